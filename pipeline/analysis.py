@@ -1,0 +1,84 @@
+"""Our own text analysis for the sparse index: the same tokens at write, at query and in the re-scoring.
+
+The store indexes the space-joined tokens with whitespace tokenisation, so its postings and our statistics agree in
+every script: Unicode words, casefolded after NFKC; runs of scripts written without spaces (Han, kana, Thai, Lao,
+Khmer, Myanmar) as overlapping bigrams.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MAX_TOKEN = 64
+_UNSPACED = (
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\u31f0-\u31ff\u0e01-\u0e7f\u0e80-\u0eff"
+    "\u1000-\u109f\u1780-\u17ff\U00020000-\U0002ffff"
+)
+_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+")
+_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+# A token is an identifier when it mixes letters, digits, capitals or joining marks as names in code and products do.
+_CANDIDATE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_\-./:\\#+@]*[A-Za-z0-9+#])?(?:\(\))?")
+MAX_IDENTIFIERS = 256
+_HEX = re.compile(r"^0x[0-9a-fA-F]+$")
+_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|[A-Z][a-z]+[A-Z]")
+
+
+def tokens(text: str) -> list[str]:
+    """Analysed tokens in order, duplicates kept."""
+    # Combining marks are dropped after decomposition: "prêt" and "pret" meet; NFKC folds widths and ligatures.
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    decomposed = unicodedata.normalize("NFD", folded)
+    plain = unicodedata.normalize("NFC", "".join(c for c in decomposed if not _strippable_mark(c)))
+    found: list[str] = []
+    for match in _RUN.finditer(plain):
+        run = match.group()
+        if _IS_UNSPACED.match(run):
+            if len(run) == 1:
+                found.append(run)
+            found.extend(run[i : i + 2] for i in range(len(run) - 1))
+        else:
+            found.append(run[:MAX_TOKEN])
+    return found
+
+
+def _strippable_mark(char: str) -> bool:
+    """Accents of Latin, Greek, Cyrillic and Hebrew points; marks of Indic and kana scripts change the word."""
+    code = ord(char)
+    return 0x0300 <= code <= 0x036F or 0x0591 <= code <= 0x05C7
+
+
+def lexical(*parts: str) -> str:
+    """Space-joined tokens of the parts: the stored sparse text."""
+    return " ".join(token for part in parts for token in tokens(part))
+
+
+def identifiers(text: str) -> tuple[str, ...]:
+    """Exact identifiers in the text, casefolded, distinct, in order of appearance, at most MAX_IDENTIFIERS.
+
+    ``X-500-G2``, ``fs.readFileSync``, ``v2.4.18-rc1``, ``0xC0000005``, ``ERR_CONNECTION_TIMED_OUT``, ``E17``: whole
+    tokens, so a near twin (``X-500-G3``, ``fs.readFile``, ``v2.4.18``) is another identifier.
+    """
+    found: dict[str, None] = {}
+    for match in _CANDIDATE.finditer(unicodedata.normalize("NFKC", text)):
+        candidate = match.group().rstrip("./:-")
+        if _is_identifier(candidate):
+            found.setdefault(candidate.removesuffix("()").casefold(), None)
+            if len(found) >= MAX_IDENTIFIERS:
+                break
+    return tuple(found)
+
+
+def _is_identifier(token: str) -> bool:
+    if len(token) < 2 or len(token) > 128 or "://" in token:
+        return False
+    if _HEX.match(token):
+        return True
+    has_digit = any(c.isdigit() for c in token)
+    has_letter = any(c.isalpha() for c in token)
+    if not has_letter:
+        return False
+    if has_digit or "_" in token or _CAMEL.search(token):
+        return True
+    # dotted names in code (fs.readFile is caught above, os.path here), not sentence ends or host-like prose
+    return "." in token.strip(".") and all(part.isidentifier() for part in token.split("."))

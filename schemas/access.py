@@ -1,0 +1,122 @@
+"""Who may read: principals, clauses, rules, and the one function that decides.
+
+A rule is a conjunction of clauses; each clause is an any-of set of grants; a deny set overrides all of them. Unknown
+means closed: an empty or unreadable rule is ``nobody``, never everybody (invariant 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from schemas.base import ClosedModel, Micros
+
+EVERYONE = "everyone"
+NOBODY = "nobody"
+_PREFIXES = ("user:", "group:", "audience:")
+
+
+def _principal(value: str) -> str:
+    """Check the spelling of a principal; look-alikes (blanks, other case of the prefix) are refused, not repaired."""
+    if value in (EVERYONE, NOBODY):
+        return value
+    if value != value.strip() or any(ord(c) < 32 for c in value):
+        raise ValueError("a principal has no leading or trailing blanks and no control characters")
+    for prefix in _PREFIXES:
+        if value.startswith(prefix) and len(value) > len(prefix):
+            return value
+    raise ValueError("a principal is 'everyone', 'nobody' or starts with 'user:', 'group:' or 'audience:'")
+
+
+Principal = Annotated[str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_principal)]
+
+
+class Grant(ClosedModel):
+    """One principal, optionally only until a moment (exclusive)."""
+
+    principal: Principal
+    until: Micros | None = None
+
+    def live(self, now: int) -> bool:
+        """Whether the grant still holds at ``now`` (microseconds)."""
+        return self.until is None or now < self.until
+
+
+class Clause(ClosedModel):
+    """Any one of the grants satisfies the clause. ``size_hint`` is about how many people it reaches."""
+
+    any_of: tuple[Grant, ...] = Field(min_length=1)
+    size_hint: int | None = Field(default=None, ge=0)
+
+    def satisfied(self, principals: frozenset[str], now: int) -> bool:
+        """Whether one of the caller's principals holds a live grant; ``nobody`` never does."""
+        return any(g.principal != NOBODY and g.principal in principals and g.live(now) for g in self.any_of)
+
+    def names(self) -> list[str]:
+        """Distinct principals, sorted."""
+        return sorted({g.principal for g in self.any_of})
+
+
+class AccessRule(ClosedModel):
+    """Conjunction of clauses and a deny set."""
+
+    clauses: tuple[Clause, ...] = Field(min_length=1)
+    deny: tuple[Principal, ...] = ()
+    reason: str | None = Field(
+        default=None, max_length=500, description="Why the rule is what it is, e.g. why nobody."
+    )
+
+    @staticmethod
+    def nobody(reason: str) -> AccessRule:
+        """The closed rule, with the reason for it."""
+        return AccessRule(
+            clauses=(Clause(any_of=(Grant(principal=NOBODY),), size_hint=0),), reason=reason[:500]
+        )
+
+    @staticmethod
+    def any_of(*principals: str, deny: Iterable[str] = ()) -> AccessRule:
+        """A rule of one clause."""
+        return AccessRule(
+            clauses=(Clause(any_of=tuple(Grant(principal=p) for p in principals)),), deny=tuple(deny)
+        )
+
+    def admits(self, closure: Closure, now: int) -> bool:
+        """The decision: every clause satisfied, nothing denied; an incomplete closure never passes a deny set."""
+        if not closure.principals:
+            return False
+        if self.deny and (not closure.complete or any(d in closure.principals for d in self.deny)):
+            return False
+        return all(clause.satisfied(closure.principals, now) for clause in self.clauses)
+
+    def prefilter(self) -> tuple[list[str], list[str]]:
+        """Principals of the clause with the fewest people and of the next one (the same where there is only one).
+
+        A caller who satisfies the rule satisfies both clauses, so the pair never hides a permitted document.
+        """
+        last = len(self.clauses) - 1
+
+        def rank(item: tuple[int, Clause]) -> tuple[int, int, int]:
+            index, clause = item
+            reach = clause.size_hint if clause.size_hint is not None else 2**31
+            everyone = any(g.principal == EVERYONE for g in clause.any_of)
+            return (2**32 if everyone else reach, len(clause.any_of), last - index)
+
+        ordered = [clause for _, clause in sorted(enumerate(self.clauses), key=rank)]
+        return ordered[0].names(), ordered[min(1, last)].names()
+
+
+class Closure(ClosedModel):
+    """All principals of a caller: itself, its groups and audiences transitively, and ``everyone`` with its own.
+
+    ``complete`` is false when the walk was cut or met a missing record; an empty set is nobody.
+    """
+
+    principals: frozenset[str]
+    complete: bool = True
+
+    @staticmethod
+    def of_nobody() -> Closure:
+        """The caller without a live record."""
+        return Closure(principals=frozenset(), complete=False)

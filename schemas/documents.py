@@ -1,0 +1,153 @@
+"""Documents inside the pipeline: typed blocks, sections, chunks, and the manifest that commits them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.access import AccessRule
+from schemas.base import ClosedModel, Micros, Version
+from schemas.keys import DocumentRef
+
+Tier = Literal["hot", "cold"]
+BlockType = Literal["heading", "paragraph", "list", "table", "code", "quote"]
+
+
+class Block(ClosedModel):
+    """One typed piece of an extracted document. ``level`` is the heading depth (1 = top); ``text`` is verbatim."""
+
+    type: BlockType
+    text: str
+    level: int = 0
+    language: str | None = Field(default=None, description="Programming language of a code block.")
+    header: str | None = Field(
+        default=None, description="Header rows of a table, repeated in each of its pieces."
+    )
+    page: int | None = None
+
+
+class ExtractedDocument(ClosedModel):
+    """The result of extraction: blocks in document order, and what the body says of itself."""
+
+    blocks: tuple[Block, ...]
+    title: str | None = None
+    language: str | None = None
+    media_type: str
+    warnings: tuple[str, ...] = ()
+
+
+class Section(ClosedModel):
+    """A parent passage handed to the generator."""
+
+    section_id: str
+    ordinal: int = Field(ge=0)
+    heading_path: tuple[str, ...]
+    text: str
+    page: int | None = None
+
+
+class Chunk(ClosedModel):
+    """A child passage: what is embedded and searched."""
+
+    chunk_id: str
+    section_ordinal: int = Field(ge=0)
+    ordinal: int = Field(ge=0)
+    heading_path: tuple[str, ...]
+    text: str
+    embed_text: str = Field(
+        description="What the encoder sees: heading path and text, never the document's title."
+    )
+    embed_hash: str = Field(description="First 32 hex digits of the sha256 of embed_text.")
+    lexical: str = Field(description="Space-joined analysed tokens of title, heading path and text.")
+    identifiers: tuple[str, ...] = ()
+    tokens: int = Field(
+        ge=0, description="Tokens of embed_text in the encoder's own count, special tokens included."
+    )
+
+
+class ChunkedDocument(ClosedModel):
+    """Sections and chunks of one document version."""
+
+    sections: tuple[Section, ...]
+    chunks: tuple[Chunk, ...]
+
+
+class ChunkEntry(ClosedModel):
+    """A manifest's line for a live chunk."""
+
+    chunk_id: str
+    section_ordinal: int
+    embed_hash: str
+
+
+class Retiring(ClosedModel):
+    """Replaced ids that are removed once ``due`` has passed, so that queries in flight still meet the document."""
+
+    chunk_ids: tuple[str, ...] = ()
+    section_ids: tuple[str, ...] = ()
+    due: Micros
+
+
+class Manifest(ClosedModel):
+    """What is live of a document in a generation. Replacing it is the commit point (invariant 2)."""
+
+    document: DocumentRef
+    deleted: bool = False
+    content_version: Version = 0
+    access_version: Version = Field(default=0, description="Access version that the content demands.")
+    rule: AccessRule = Field(description="The rule paired with the committed content.")
+    seen_rule: AccessRule = Field(
+        description="The newest rule that the index consumer read from the access topic."
+    )
+    seen_access_version: Version = 0
+    digest: str = Field(default="", description="Hash of everything that chunks and sections are made from.")
+    title: str = ""
+    url: str | None = None
+    path: str | None = None
+    content_type: str = ""
+    language: str | None = None
+    product: str | None = None
+    effective_from: Micros | None = None
+    effective_until: Micros | None = None
+    updated_at: Micros | None = Field(default=None, description="Last update at the source.")
+    source_revision: str | None = None
+    sections: tuple[str, ...] = Field(default=(), description="Section ids in order.")
+    chunks: tuple[ChunkEntry, ...] = Field(default=(), description="Live chunks in order; empty where paged.")
+    pages: int = Field(default=0, ge=0, description="Number of id pages of a huge document; 0 means inline.")
+    chunk_total: int = Field(default=0, ge=0)
+    tier: Tier = "hot"
+    moving: Tier | None = Field(default=None, description="Tier whose copies are still to be removed.")
+    retiring: tuple[Retiring, ...] = ()
+    allow: tuple[str, ...] = Field(default=(), description="Pre-filter last written to every chunk.")
+    allow2: tuple[str, ...] = ()
+    content_offset: int = Field(default=-1, description="Offset of the content event in its partition.")
+    indexed_at: Micros = 0
+    attempt: str = ""
+
+
+class AccessRecord(ClosedModel):
+    """The one small record that every query checks per document."""
+
+    document: DocumentRef
+    version: Version
+    content_version: Version = 0
+    not_before: Version = 0
+    tombstone: bool = False
+    rule: AccessRule
+    holds: dict[str, Version] = Field(default_factory=dict, description="Active holds and their versions.")
+    lifted: dict[str, Version] = Field(default_factory=dict, description="Lifted holds and their versions.")
+    written_at: Micros = 0
+    attempt: str = ""
+
+
+class PrincipalRecord(ClosedModel):
+    """A principal's direct parents in the store."""
+
+    tenant: str
+    principal: str
+    parents: tuple[str, ...]
+    removed: bool = False
+    version: Version
+    written_at: Micros = 0
+    attempt: str = ""

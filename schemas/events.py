@@ -1,0 +1,234 @@
+"""Events on the log. Content payloads are open, access and membership payloads are closed (invariant 12)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from schemas.access import AccessRule, Principal
+from schemas.base import ClosedModel, Micros, Name, OpenModel, Version
+from schemas.keys import DocumentRef, SourceName, TenantName
+
+Priority = Literal["live", "bulk"]
+SCHEMA_VERSION = 1
+
+
+class InlineBody(OpenModel):
+    """A body of at most the inline limit, as text or base64."""
+
+    where: Literal["inline"] = "inline"
+    text: str | None = None
+    base64: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> InlineBody:
+        if (self.text is None) == (self.base64 is None):
+            raise ValueError("an inline body carries either 'text' or 'base64'")
+        return self
+
+
+class ClaimCheck(OpenModel):
+    """The address of a larger body, relative to the configured store, with its length in bytes and hash."""
+
+    where: Literal["store"] = "store"
+    path: Name
+    size: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+Body = Annotated[InlineBody | ClaimCheck, Field(discriminator="where")]
+
+
+class SourceFacts(OpenModel):
+    """What the source says of itself: attributes, never the fence."""
+
+    revision: str | None = None
+    updated_at: Micros | None = None
+    content_hash: str | None = None
+
+
+class ContentUpserted(OpenModel):
+    """The whole state of a document's content as read by the owner at ``version``."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["upserted"] = "upserted"
+    document: DocumentRef
+    version: Version
+    access_version: Version
+    title: str = Field(max_length=8192)
+    url: str | None = Field(default=None, max_length=8192)
+    path: str | None = Field(default=None, max_length=8192)
+    content_type: str = Field(
+        default="text/plain", max_length=255, description="Media type, with charset if declared."
+    )
+    language: str | None = Field(default=None, max_length=35)
+    product: str | None = Field(default=None, max_length=255)
+    effective_from: Micros | None = None
+    effective_until: Micros | None = None
+    body: Body
+    source_facts: SourceFacts = SourceFacts()
+    observed_at: Micros
+    priority: Priority = "live"
+
+    @model_validator(mode="after")
+    def _interval(self) -> ContentUpserted:
+        if self.effective_from is not None and self.effective_until is not None:
+            if self.effective_until <= self.effective_from:
+                raise ValueError("effective_until must be later than effective_from")
+        return self
+
+
+class ContentDeleted(OpenModel):
+    """The document is gone at its source."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["deleted"] = "deleted"
+    document: DocumentRef
+    version: Version
+    access_version: Version
+    observed_at: Micros
+    reason: str | None = None
+    source_facts: SourceFacts = SourceFacts()
+    priority: Priority = "live"
+
+
+ContentEvent = Annotated[ContentUpserted | ContentDeleted, Field(discriminator="type")]
+CONTENT_EVENT: TypeAdapter[ContentUpserted | ContentDeleted] = TypeAdapter(ContentEvent)
+
+
+class AccessSet(ClosedModel):
+    """Who may read the document now, read together with content ``content_version``."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["rule"] = "rule"
+    document: DocumentRef
+    version: Version
+    content_version: Version = Field(
+        description="Content that the rule was read with; 0 before the first content."
+    )
+    not_before: Version = Field(default=0, description="Content older than this is never admitted.")
+    rule: AccessRule
+    observed_at: Micros
+    source_updated_at: Micros | None = None
+    priority: Priority = "live"
+
+
+class AccessTombstone(ClosedModel):
+    """The document is deleted: hidden at once, and content older than ``not_before`` never returns."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["tombstone"] = "tombstone"
+    document: DocumentRef
+    version: Version
+    not_before: Version
+    observed_at: Micros
+    reason: str | None = None
+    source_updated_at: Micros | None = None
+    priority: Priority = "live"
+
+
+class HoldChanged(ClosedModel):
+    """A hold is laid on or lifted; it lives under its own key and its own lane field."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["hold"] = "hold"
+    document: DocumentRef
+    hold: Literal["quarantine", "legal", "administrator"]
+    active: bool
+    version: Version
+    observed_at: Micros
+    reason: str | None = None
+
+
+AccessEvent = Annotated[AccessSet | AccessTombstone | HoldChanged, Field(discriminator="type")]
+ACCESS_EVENT: TypeAdapter[AccessSet | AccessTombstone | HoldChanged] = TypeAdapter(AccessEvent)
+
+
+class MembershipSet(ClosedModel):
+    """The direct parents (groups, audiences) of a principal: whole state. ``removed`` ends the principal."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["membership"] = "membership"
+    tenant: TenantName
+    principal: Principal
+    parents: tuple[Principal, ...] = ()
+    removed: bool = False
+    version: Version
+    observed_at: Micros
+    source: SourceName | None = None
+
+
+class DocumentState(ClosedModel):
+    """What the owner remembers of a document, in ``cursors``: enough to say "nothing changed" after a restart."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["document"] = "document"
+    document: DocumentRef
+    content_version: Version
+    access_version: Version
+    not_before: Version = 0
+    deleted: bool = False
+    content_hash: str | None = None
+    access_hash: str | None = None
+    path: str | None = None
+    revision: str | None = None
+
+
+class SourceCursor(ClosedModel):
+    """Where the owner stands in one stream of its source, with the last version given out."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["cursor"] = "cursor"
+    tenant: TenantName
+    source: SourceName
+    stream: str = "changes"
+    position: str = ""
+    last_version: Version
+    polled_at: Micros = Field(description="When the last complete look at the source began.")
+    pending: bool = Field(
+        default=False, description="Whether events observed before polled_at are still unwritten."
+    )
+
+
+class SourceRequest(ClosedModel):
+    """Asks a source's owner for work: a full listing, one document read again, or an undone hold."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["listing", "document", "lift_hold"]
+    tenant: TenantName
+    source: SourceName
+    document: DocumentRef | None = None
+    hold: Literal["quarantine", "legal", "administrator"] | None = None
+    request_id: str
+    requested_at: Micros
+    requested_by: str | None = None
+
+
+class MaintenanceCommand(ClosedModel):
+    """Asks the index consumer that owns the document for work on it.
+
+    ``reprocess`` reads the content event at the recorded coordinates again, ``recheck`` compares the store with the
+    manifest, ``move`` carries the document's chunks to the other tier.
+    """
+
+    schema_version: Literal[1] = 1
+    type: Literal["reprocess", "recheck", "move"]
+    document: DocumentRef
+    generation: str | None = Field(default=None, description="None means every generation.")
+    offset: int | None = Field(default=None, ge=0, description="Content offset to process again.")
+    tier: Literal["hot", "cold"] | None = None
+    requested_at: Micros
+    priority: Priority = "bulk"
+
+
+class ControlCommand(ClosedModel):
+    """Asks the control consumer for a transition of a generation; answered with a receipt."""
+
+    schema_version: Literal[1] = 1
+    type: Literal["create", "activate", "retire"]
+    generation: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")
+    declaration: dict[str, object] | None = None
+    request_id: str
+    requested_at: Micros
+    requested_by: str | None = None
