@@ -19,6 +19,7 @@ from schemas.documents import (
     ChunkedDocument,
     ExtractedDocument,
     Manifest,
+    PageEntry,
     PrincipalRecord,
     Section,
     Tier,
@@ -158,7 +159,7 @@ class IndexStore(Protocol):
         ...
 
     def write_manifest_page(
-        self, generation: str, document: DocumentRef, version: int, page: int, pages: int, entries: Sequence[object],
+        self, generation: str, document: DocumentRef, version: int, page: int, pages: int, entries: Sequence[PageEntry],
         deadline: Deadline | None = None,
     ) -> None: ...  # fmt: skip
     def read_manifest_pages(self, generation: str, manifest: Manifest) -> Manifest:
@@ -317,8 +318,8 @@ class IndexReader(Protocol):
     async def manifests(self, generation: str, tenant: str, uids: Sequence[str]) -> dict[str, Manifest]: ...
     async def page_entries(
         self, generation: str, manifest: Manifest, chunk_ids: Sequence[str]
-    ) -> dict[str, int]:
-        """For a paged manifest: ordinal of each of the given chunk ids that it lists."""
+    ) -> dict[str, PageEntry]:
+        """For a paged manifest: the entries of those of the given chunk ids that it lists."""
         ...
 
     async def chunks(

@@ -81,6 +81,12 @@ class ChunkEntry(ClosedModel):
     embed_hash: str
 
 
+class PageEntry(ChunkEntry):
+    """A line of a paged manifest: its place in the document is kept with it."""
+
+    ordinal: int = Field(ge=0)
+
+
 class Retiring(ClosedModel):
     """Replaced ids that are removed once ``due`` has passed, so that queries in flight still meet the document."""
 
@@ -101,6 +107,7 @@ class Manifest(ClosedModel):
         description="The newest rule that the index consumer read from the access topic."
     )
     seen_access_version: Version = 0
+    seen_content_version: Version = Field(default=0, description="Content that seen_rule was read with.")
     digest: str = Field(default="", description="Hash of everything that chunks and sections are made from.")
     title: str = ""
     url: str | None = None
