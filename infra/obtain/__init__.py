@@ -1,0 +1,1 @@
+"""How the launcher comes by Kafka and Weaviate: present → vendor's binary → package registries' own clients."""
