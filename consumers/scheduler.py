@@ -1,0 +1,291 @@
+"""Which document is worked on next: live before bulk, access before content, a fair share between sources (I13).
+
+Pure bookkeeping under one lock, no threads and no I/O of its own. All queued work of a document forms one job, so
+order per document is kept and a newer event in the window makes an older one unnecessary; a document is in at most
+one job at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+from pipeline.clock import Clock
+from pipeline.ports import Record
+from schemas.events import (
+    AccessSet,
+    AccessTombstone,
+    ContentDeleted,
+    ContentUpserted,
+    HoldChanged,
+    MaintenanceCommand,
+)
+from schemas.keys import DocumentRef
+
+WorkKind = Literal["access", "content", "maintenance", "tail"]
+
+
+class Priority(IntEnum):
+    """Smaller goes first."""
+
+    ACCESS = 0
+    LIVE = 1
+    TAIL = 2
+    BULK = 3
+
+
+@dataclass(eq=False)
+class Work:
+    """One record to process, or a removal that has come due (``tail``, without a record)."""
+
+    kind: WorkKind
+    document: DocumentRef
+    partition: int
+    priority: Priority
+    record: Record | None = None
+    event: (
+        AccessSet
+        | AccessTombstone
+        | HoldChanged
+        | ContentUpserted
+        | ContentDeleted
+        | MaintenanceCommand
+        | None
+    ) = None
+    received_at: int = 0
+    ambiguous: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes held in the window."""
+        return len(self.record.value or b"") if self.record is not None else 0
+
+
+@dataclass(eq=False)
+class Job:
+    """All work of one document that was queued when the job was taken."""
+
+    document: DocumentRef
+    partition: int
+    works: list[Work]
+    priority: Priority
+    attempts: int = 0
+    infra_attempts: int = 0
+    started_at: int = 0
+    dropped: bool = False
+
+
+@dataclass
+class _Queue:
+    works: list[Work] = field(default_factory=list)
+    busy: bool = False
+    attempts: int = 0
+    infra_attempts: int = 0
+    ready_at: float = 0.0
+    listed: Priority | None = None
+
+
+class DocumentScheduler:
+    """Thread-safe queues by document."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._documents: dict[str, _Queue] = {}
+        self._ready: dict[Priority, OrderedDict[tuple[str, str], deque[str]]] = {
+            p: OrderedDict() for p in Priority
+        }
+        self._delayed: list[tuple[float, int, str]] = []
+        self._sequence = 0
+        self._records: dict[tuple[str, int], int] = {}
+        self._bytes: dict[tuple[str, int], int] = {}
+        self._busy: dict[str, Job] = {}
+
+    # ------------------------------------------------------------------ adding
+
+    def add(self, work: Work, *, delay: float = 0.0) -> None:
+        """Queue one piece of work; ``delay`` seconds apply only when the document has nothing else queued."""
+        with self._changed:
+            queue = self._documents.setdefault(work.document.uid, _Queue())
+            fresh = not queue.works
+            queue.works.append(work)
+            self._count(work, 1)
+            if fresh and delay > 0:
+                queue.ready_at = self._clock.elapsed() + delay
+            elif delay <= 0 and queue.infra_attempts == 0:
+                queue.ready_at = 0.0
+            self._list(work.document.uid, queue)
+            self._changed.notify_all()
+
+    def _list(self, uid: str, queue: _Queue) -> None:
+        if queue.busy or not queue.works:
+            return
+        if queue.ready_at > self._clock.elapsed():
+            self._sequence += 1
+            heapq.heappush(self._delayed, (queue.ready_at, self._sequence, uid))
+            return
+        priority = min(w.priority for w in queue.works)
+        if queue.listed is not None and queue.listed <= priority:
+            return
+        queue.listed = priority
+        document = queue.works[0].document
+        groups = self._ready[priority]
+        groups.setdefault((document.tenant, document.source), deque()).append(uid)
+
+    # ------------------------------------------------------------------ taking
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until something changes, at most ``seconds``."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def wake(self) -> None:
+        """Wake whoever waits."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def next_priority(self) -> Priority | None:
+        """Priority of the job that ``take`` would give."""
+        with self._lock:
+            self._release_delayed()
+            for priority in Priority:
+                if self._head(priority) is not None:
+                    return priority
+            return None
+
+    def take(self) -> Job | None:
+        """The next job, or None. Sources of equal priority take turns."""
+        with self._lock:
+            self._release_delayed()
+            for priority in Priority:
+                uid = self._head(priority)
+                if uid is None:
+                    continue
+                groups = self._ready[priority]
+                group, waiting = next(iter(groups.items()))
+                waiting.popleft()
+                groups.move_to_end(group)
+                if not waiting:
+                    del groups[group]
+                queue = self._documents[uid]
+                queue.busy, queue.listed = True, None
+                job = Job(
+                    document=queue.works[0].document, partition=queue.works[0].partition, works=queue.works,
+                    priority=priority, attempts=queue.attempts, infra_attempts=queue.infra_attempts,
+                    started_at=self._clock.now(),
+                )  # fmt: skip
+                queue.works = []
+                self._busy[uid] = job
+                return job
+            return None
+
+    def _head(self, priority: Priority) -> str | None:
+        """First listed document of a priority whose listing is still true; stale listings are dropped."""
+        groups = self._ready[priority]
+        while groups:
+            group, waiting = next(iter(groups.items()))
+            while waiting:
+                queue = self._documents.get(waiting[0])
+                if queue is not None and not queue.busy and queue.listed == priority and queue.works:
+                    return waiting[0]
+                waiting.popleft()
+            del groups[group]
+        return None
+
+    def _release_delayed(self) -> None:
+        now = self._clock.elapsed()
+        while self._delayed and self._delayed[0][0] <= now:
+            _, _, uid = heapq.heappop(self._delayed)
+            queue = self._documents.get(uid)
+            if queue is not None and queue.ready_at <= now:
+                self._list(uid, queue)
+
+    # ------------------------------------------------------------------ finishing
+
+    def finish(self, job: Job) -> None:
+        """The job's work is done (or given up): free the document for what was queued meanwhile."""
+        with self._changed:
+            self._busy.pop(job.document.uid, None)
+            for work in job.works:
+                self._count(work, -1)
+            queue = self._documents[job.document.uid]
+            queue.busy, queue.attempts, queue.infra_attempts, queue.ready_at = False, 0, 0, 0.0
+            if queue.works:
+                self._list(job.document.uid, queue)
+            else:
+                del self._documents[job.document.uid]
+            self._changed.notify_all()
+
+    def put_back(self, job: Job, *, delay: float, infrastructure: bool) -> None:
+        """Try the job again after ``delay`` seconds, before whatever was queued meanwhile."""
+        with self._changed:
+            self._busy.pop(job.document.uid, None)
+            queue = self._documents[job.document.uid]
+            if job.dropped:
+                for work in job.works:
+                    self._count(work, -1)
+                job.works = []
+            queue.works = job.works + queue.works
+            queue.busy = False
+            queue.attempts = job.attempts + (0 if infrastructure else 1)
+            queue.infra_attempts = job.infra_attempts + (1 if infrastructure else 0)
+            queue.ready_at = self._clock.elapsed() + delay
+            if queue.works:
+                self._list(job.document.uid, queue)
+            else:
+                del self._documents[job.document.uid]
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------ partitions
+
+    def held(self, topic: str, partition: int) -> tuple[int, int]:
+        """Records and bytes of a topic's partition that are queued or in work."""
+        with self._lock:
+            return self._records.get((topic, partition), 0), self._bytes.get((topic, partition), 0)
+
+    def total(self) -> int:
+        """Records queued or in work."""
+        with self._lock:
+            return sum(self._records.values())
+
+    def drop(self, partitions: Iterable[int]) -> None:
+        """Forget queued work of revoked partitions; jobs in work are marked dropped."""
+        gone = set(partitions)
+        with self._changed:
+            for uid, queue in list(self._documents.items()):
+                for work in [w for w in queue.works if w.partition in gone]:
+                    self._count(work, -1)
+                queue.works = [w for w in queue.works if w.partition not in gone]
+                if not queue.works and not queue.busy:
+                    del self._documents[uid]
+            for job in self._busy.values():
+                if job.partition in gone:
+                    job.dropped = True
+            self._changed.notify_all()
+
+    def drain(
+        self, partitions: Iterable[int], seconds: float, until: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until no job of the partitions is in work; false when ``seconds`` ran out."""
+        gone = set(partitions)
+        end = self._clock.elapsed() + seconds
+        with self._changed:
+            while any(j.partition in gone for j in self._busy.values()):
+                left = end - self._clock.elapsed()
+                if left <= 0 or until():
+                    return False
+                self._changed.wait(min(left, 0.05))
+            return True
+
+    def _count(self, work: Work, sign: int) -> None:
+        if work.record is None:
+            return
+        place = (work.record.topic, work.partition)
+        self._records[place] = self._records.get(place, 0) + sign
+        self._bytes[place] = self._bytes.get(place, 0) + sign * work.size
