@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import time
 from collections.abc import Iterable, Mapping
 
 LOOPBACK = "127.0.0.1"
@@ -47,8 +48,18 @@ def choose(names: Mapping[str, int], remembered: Mapping[str, int], taken: Itera
     for name, width in names.items():
         port = remembered.get(name)
         wanted = range(port, port + width) if port else range(0)
-        if not port or used & set(wanted) or not all(is_free(p) for p in wanted):
+        if not port or used & set(wanted) or not all(_becomes_free(p) for p in wanted):
             port = free_port(used | set(remembered.values()), width)
         chosen[name] = port
         used |= set(range(port, port + width))
     return chosen
+
+
+def _becomes_free(port: int, seconds: float = 1.0) -> bool:
+    """Whether the port is free, allowing a process that was just killed a moment to let go of it."""
+    end = time.monotonic() + seconds
+    while not is_free(port):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

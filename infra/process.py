@@ -60,10 +60,8 @@ class Managed:
             return None
         try:
             found = psutil.Process(recorded.pid)
-            ours = (
-                found.status() != psutil.STATUS_ZOMBIE
-                and abs(found.create_time() - recorded.started) <= START_TOLERANCE_S
-                and _runs(found, recorded.argv)
+            ours = abs(found.create_time() - recorded.started) <= START_TOLERANCE_S and (
+                child is not None or (found.status() != psutil.STATUS_ZOMBIE and _runs(found, recorded.argv))
             )
         except psutil.Error:
             return None
@@ -175,6 +173,11 @@ def raise_file_limit() -> int:
 
 
 def _runs(found: psutil.Process, argv: tuple[str, ...]) -> bool:
-    """Whether the process runs our command. Only the arguments count: a wrapper may replace the program's path."""
+    """Whether the process runs our command. Only the arguments count: a wrapper may replace the program's path.
+
+    A process on its way out shows no command line but still holds its ports: it counts.
+    """
     shown = found.cmdline()
+    if not shown:
+        return True
     return shown[-len(argv) + 1 :] == list(argv[1:]) if len(argv) > 1 else shown[-1:] == list(argv)
