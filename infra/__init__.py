@@ -1,1 +1,1 @@
-"""Local services and the ``headwater`` command line. The top layer: everything may be imported here, nobody imports it."""
+"""Local services and the ``headwater`` command line. The top layer: it may import everything, nobody imports it."""

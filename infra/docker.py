@@ -25,7 +25,9 @@ def answers() -> bool:
 
 def _quietly(argv: list[str]) -> bool:
     try:
-        return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False).returncode == 0
+        return (
+            subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False).returncode == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -78,5 +80,6 @@ def _compose(words: list[str], env: dict[str, str], timeout: float) -> None:
         raise StartError(f"docker compose {words[0]} failed: {error}.", "Check that Docker runs.") from error
     if done.returncode:
         raise StartError(
-            f"docker compose {words[0]} failed:\n{done.stderr.strip()[-600:]}\n", "Check that Docker runs and can pull."
+            f"docker compose {words[0]} failed:\n{done.stderr.strip()[-600:]}\n",
+            "Check that Docker runs and can pull.",
         )

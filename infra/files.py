@@ -72,7 +72,8 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(
-                f"The disk is full: {path} could not be written.", "Free some space and run the same command again."
+                f"The disk is full: {path} could not be written.",
+                "Free some space and run the same command again.",
             ) from error
         raise
 

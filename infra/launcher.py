@@ -361,7 +361,8 @@ class Services:
         if found is None and not version:
             return ServiceStatus(name, "down", address)
         memory = found.memory_info().rss // (1024 * 1024) if found else None
-        return ServiceStatus(name, "up" if version else "starting", address, found and found.pid, memory, version)
+        pid = found.pid if found else None
+        return ServiceStatus(name, "up" if version else "starting", address, pid, memory, version)
 
 
 def _external(settings: Settings | None) -> dict[str, Endpoints]:
@@ -397,7 +398,7 @@ def _local_weaviate(state: State, keys: Secrets) -> Endpoints:
 
 
 def _kafka_answer(bootstrap: str) -> str | None:
-    """"answers" where one of the servers of ``host:port,host:port`` does."""
+    """ "answers" where one of the servers of ``host:port,host:port`` does."""
     for server in bootstrap.split(","):
         host, _, port = server.strip().rpartition(":")
         if host and port.isdigit() and kafka_server.answers(host, int(port)):

@@ -91,7 +91,8 @@ class Managed:
                 )
             except OSError as error:
                 raise StartError(
-                    f"{self.name} cannot be executed: {error}.", f"Check that {argv[0]} exists and is executable."
+                    f"{self.name} cannot be executed: {error}.",
+                    f"Check that {argv[0]} exists and is executable.",
                 ) from error
         _children[child.pid] = child
         self._record(child.pid, argv)

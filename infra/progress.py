@@ -75,6 +75,11 @@ def reporter(console: Console) -> Iterator[Reporter]:
     if not console.is_terminal:
         yield Lines(console)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[detail]}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[detail]}"),
+    )
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         yield Bars(progress)

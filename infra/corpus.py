@@ -1,0 +1,155 @@
+"""The corpus of ``headwater run``: the handbook's last state where it is at hand, else the sample wiki.
+
+A copy is laid under the state directory, so that people can edit and restrict pages without touching the originals.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+HANDBOOK = Path("..") / "shared" / "data" / "handbook-history" / "events.jsonl"
+SAMPLE_WIKI = Path("samples") / "wiki"
+# Readers of the handbook's second-level folders; its history has no permissions of its own.
+HANDBOOK_READERS = {
+    "about-us": ["everyone"],
+    "welcome-to-TTS": ["everyone"],
+    "how-we-work": ["group:delivery"],
+    "policies": ["group:people-ops", "group:managers"],
+    "parked": ["group:managers"],
+}
+HANDBOOK_GROUPS = {
+    "users": ["ann", "bob", "cleo", "dan"],
+    "groups": {
+        "delivery": ["bob", "group:managers"],
+        "people-ops": ["cleo"],
+        "managers": ["ann"],
+    },
+}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A folder source that is ready to be watched, and two people who see different things in it."""
+
+    name: str
+    path: Path
+    tenant: str
+    wide: str  # a person who may read (nearly) everything
+    narrow: str  # a person who may not
+    restricted: str  # a folder (relative) that wide may read and narrow may not
+    documents: int
+
+
+def prepare(state_dir: Path, root: Path) -> Corpus:
+    """Lay the corpus under ``state_dir`` unless it is there already; ``root`` is the project's folder."""
+    handbook = root / HANDBOOK
+    if handbook.is_file():
+        target = state_dir / "corpus" / "handbook"
+        if not target.is_dir():
+            _whole(target, lambda folder: write_handbook(handbook, folder))
+        return Corpus("handbook", target, "acme", "ann", "bob", "_pages/policies", _count(target))
+    target = state_dir / "corpus" / "wiki"
+    if not target.is_dir():
+        _whole(target, lambda folder: shutil.copytree(root / SAMPLE_WIKI, folder, dirs_exist_ok=True))
+    return sample_corpus(target)
+
+
+def sample_corpus(path: Path) -> Corpus:
+    """The sample wiki at ``path``."""
+    people = json.loads((path.parent / "people.json").read_text()) if (path.parent / "people.json").is_file() else {}
+    wide = people.get("wide", "ann")
+    narrow = people.get("narrow", "cleo")
+    restricted = people.get("restricted", "engineering")
+    return Corpus("wiki", path, "acme", wide, narrow, restricted, _count(path))
+
+
+def _whole(target: Path, fill: object) -> None:
+    """Fill a folder under a temporary name and rename it when it is whole."""
+    assert callable(fill)
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    fill(partial)
+    partial.rename(target)
+
+
+def _count(path: Path) -> int:
+    return sum(1 for _ in pages(path))
+
+
+def pages(path: Path) -> Iterator[Path]:
+    """The files that become documents."""
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts):
+            if file.name != "groups.yaml":
+                yield file
+
+
+def last_state(events: Path) -> dict[str, dict[str, str]]:
+    """Live pages of a history file by page id, after all events in order of ``seq``."""
+    live: dict[str, dict[str, str]] = {}
+    with events.open(encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            if event["op"] == "delete":
+                live.pop(event["page_id"], None)
+            else:
+                live[event["page_id"]] = event
+    return live
+
+
+def write_access(target: Path) -> None:
+    """Readers per second-level folder and the groups of the handbook."""
+    for folder, readers in HANDBOOK_READERS.items():
+        place = target / "_pages" / folder
+        place.mkdir(parents=True, exist_ok=True)
+        (place / ".access.yaml").write_text(yaml.safe_dump({"allow": readers, "deny": []}), encoding="utf-8")
+    (target / "groups.yaml").write_text(yaml.safe_dump(HANDBOOK_GROUPS, sort_keys=False), encoding="utf-8")
+
+
+def write_handbook(events: Path, target: Path) -> None:
+    """The last state of the handbook's history as a tree of Markdown files."""
+    write_access(target)
+    for page in last_state(events).values():
+        file = target / page["path"]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page["text"], encoding="utf-8")
+
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]{2,}")
+
+
+def known_items(path: Path, count: int, seed: int = 7) -> list[tuple[Path, str]]:
+    """Known-item questions: (page, a run of 8 to 12 words that stands in that page alone), seeded."""
+    texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in pages(path)}
+    chosen = random.Random(seed)
+    files = list(texts)
+    chosen.shuffle(files)
+    questions: list[tuple[Path, str]] = []
+    for file in files:
+        if len(questions) >= count:
+            break
+        sentence = _own_sentence(texts, file, chosen)
+        if sentence:
+            questions.append((file, sentence))
+    return questions
+
+
+def _own_sentence(texts: dict[Path, str], file: Path, chosen: random.Random) -> str | None:
+    lines = [line for line in texts[file].splitlines() if not line.startswith(("---", "title:", "|", "```"))]
+    sentences = [s for line in lines for s in re.split(r"(?<=[.!?])\s+", line) if len(_WORD.findall(s)) >= 8]
+    chosen.shuffle(sentences)
+    for sentence in sentences:
+        if "](" in sentence or "<" in sentence:
+            continue
+        if sum(sentence in text for text in texts.values()) == 1:
+            return " ".join(_WORD.findall(sentence)[:12])
+    return None
