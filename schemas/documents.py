@@ -148,13 +148,40 @@ class AccessRecord(ClosedModel):
     attempt: str = ""
 
 
+class PrincipalPart(ClosedModel):
+    """What one source says of a principal."""
+
+    parents: tuple[str, ...] = ()
+    removed: bool = False
+    version: Version
+
+
 class PrincipalRecord(ClosedModel):
-    """A principal's direct parents in the store."""
+    """A principal's direct parents in the store: the union of what its sources say, each fenced by its own version."""
 
     tenant: str
     principal: str
     parents: tuple[str, ...]
     removed: bool = False
     version: Version
+    parts: dict[str, PrincipalPart] = Field(default_factory=dict, description="By source; '' where none is named.")
     written_at: Micros = 0
     attempt: str = ""
+
+    @staticmethod
+    def of(tenant: str, principal: str, parts: dict[str, PrincipalPart]) -> PrincipalRecord:
+        """The union of the parts: removed only where every source ended the principal."""
+        live = [part for part in parts.values() if not part.removed]
+        return PrincipalRecord(
+            tenant=tenant,
+            principal=principal,
+            parents=tuple(sorted({parent for part in live for parent in part.parents})),
+            removed=not live,
+            version=max((part.version for part in parts.values()), default=0),
+            parts=parts,
+        )
+
+    def merged(self, parts: dict[str, PrincipalPart]) -> PrincipalRecord:
+        """With each source's newest part of the two; self when nothing is newer."""
+        newer = {s: p for s, p in parts.items() if s not in self.parts or p.version > self.parts[s].version}
+        return PrincipalRecord.of(self.tenant, self.principal, {**self.parts, **newer}) if newer else self

@@ -170,7 +170,11 @@ class DocumentState(ClosedModel):
     not_before: Version = 0
     deleted: bool = False
     content_hash: str | None = None
+    attributes_hash: str | None = Field(default=None, description="Title, address, dates and the like.")
     access_hash: str | None = None
+    rule: AccessRule | None = Field(default=None, description="The last rule: is the next one narrower?")
+    holds: tuple[str, ...] = Field(default=(), description="Holds that this owner laid on and has not lifted.")
+    body_path: str | None = Field(default=None, description="Claim check of the newest body.")
     path: str | None = None
     revision: str | None = None
 
@@ -200,6 +204,9 @@ class SourceRequest(ClosedModel):
     source: SourceName
     document: DocumentRef | None = None
     hold: Literal["quarantine", "legal", "administrator"] | None = None
+    confirm_deletions: bool = Field(
+        default=False, description="Of a listing: delete what is missing even where that is suspiciously much."
+    )
     request_id: str
     requested_at: Micros
     requested_by: str | None = None

@@ -85,9 +85,12 @@ class DocumentRef(ClosedModel):
         raise ValueError("a document key has the four parts tenant, source, kind, id")
 
 
-def membership_key(tenant: str, principal: str) -> str:
-    """Kafka key of a principal's membership record."""
-    return canonical_json([tenant, principal])
+def membership_key(tenant: str, principal: str, source: str | None = None) -> str:
+    """Kafka key of what one source says of a principal; without a source the key that decides the partition.
+
+    Several sources speak of the same people, and compaction keeps the last record of a key: each source has its own.
+    """
+    return canonical_json([tenant, principal] if source is None else [tenant, principal, source])
 
 
 def cursor_key(tenant: str, source: str, stream: str) -> str:
