@@ -6,31 +6,61 @@ means closed: an empty or unreadable rule is ``nobody``, never everybody (invari
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from schemas.base import ClosedModel, Micros
+from schemas.base import MAX_SAFE_INTEGER, ClosedModel, Micros, name_fault
 
 EVERYONE = "everyone"
 NOBODY = "nobody"
 _PREFIXES = ("user:", "group:", "audience:")
+_LONGEST_CONTAINER = 600
 
 
 def _principal(value: str) -> str:
     """Check the spelling of a principal; look-alikes (blanks, other case of the prefix) are refused, not repaired."""
     if value in (EVERYONE, NOBODY):
         return value
-    if value != value.strip() or any(ord(c) < 32 for c in value):
-        raise ValueError("a principal has no leading or trailing blanks and no control characters")
     for prefix in _PREFIXES:
-        if value.startswith(prefix) and len(value) > len(prefix):
+        name = value.removeprefix(prefix)
+        if value.startswith(prefix) and name:
+            fault = name_fault(name)
+            if fault is not None:
+                raise ValueError(f"a principal's name {fault}")
             return value
     raise ValueError("a principal is 'everyone', 'nobody' or starts with 'user:', 'group:' or 'audience:'")
 
 
 Principal = Annotated[str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_principal)]
+
+
+def _contained(kind: str, source: str, name: str, mark: str) -> str:
+    """``kind:source/name``, one spelling for each (source, name), whatever the name holds."""
+    unsafe = name_fault(name) is not None or not name
+    plain = "".join(c if c not in "%#" else f"%{ord(c):02X}" for c in name)
+    # quote() escapes every non-ASCII character, so that names which only look alike stay two names
+    escaped = quote(name, safe="/ !$&'()*+,;=:@-._~", errors="surrogatepass") if unsafe else plain
+    escaped = escaped.replace(" ", "%20") if escaped != escaped.strip() else escaped
+    if len(escaped) > _LONGEST_CONTAINER:
+        escaped = f"{escaped[:64].rstrip()}%~{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return f"{kind}:{source}/{escaped}{mark}"
+
+
+def audience(source: str, container: str) -> str:
+    """The audience of a container (space, project, folder, role) of a source; distinct for distinct containers.
+
+    Characters that a principal must not hold, and '%' and '#', are percent-encoded; very long names are hashed.
+    """
+    return _contained("audience", source, container, "")
+
+
+def deny_audience(source: str, container: str) -> str:
+    """The set of principals that the container turns away; no container can be named so that it is this one."""
+    return _contained("audience", source, container, "#deny")
 
 
 class Grant(ClosedModel):
@@ -48,7 +78,7 @@ class Clause(ClosedModel):
     """Any one of the grants satisfies the clause. ``size_hint`` is about how many people it reaches."""
 
     any_of: tuple[Grant, ...] = Field(min_length=1)
-    size_hint: int | None = Field(default=None, ge=0)
+    size_hint: int | None = Field(default=None, ge=0, le=MAX_SAFE_INTEGER)
 
     def satisfied(self, principals: frozenset[str], now: int) -> bool:
         """Whether one of the caller's principals holds a live grant; ``nobody`` never does."""
@@ -64,23 +94,17 @@ class AccessRule(ClosedModel):
 
     clauses: tuple[Clause, ...] = Field(min_length=1)
     deny: tuple[Principal, ...] = ()
-    reason: str | None = Field(
-        default=None, max_length=500, description="Why the rule is what it is, e.g. why nobody."
-    )
+    reason: str | None = Field(default=None, max_length=500, description="Why the rule is what it is, e.g. why nobody.")
 
     @staticmethod
     def nobody(reason: str) -> AccessRule:
         """The closed rule, with the reason for it."""
-        return AccessRule(
-            clauses=(Clause(any_of=(Grant(principal=NOBODY),), size_hint=0),), reason=reason[:500]
-        )
+        return AccessRule(clauses=(Clause(any_of=(Grant(principal=NOBODY),), size_hint=0),), reason=reason[:500])
 
     @staticmethod
     def any_of(*principals: str, deny: Iterable[str] = ()) -> AccessRule:
         """A rule of one clause."""
-        return AccessRule(
-            clauses=(Clause(any_of=tuple(Grant(principal=p) for p in principals)),), deny=tuple(deny)
-        )
+        return AccessRule(clauses=(Clause(any_of=tuple(Grant(principal=p) for p in principals)),), deny=tuple(deny))
 
     def admits(self, closure: Closure, now: int) -> bool:
         """The decision: every clause satisfied, nothing denied; an incomplete closure never passes a deny set."""
@@ -97,11 +121,11 @@ class AccessRule(ClosedModel):
         """
         last = len(self.clauses) - 1
 
-        def rank(item: tuple[int, Clause]) -> tuple[int, int, int]:
+        def rank(item: tuple[int, Clause]) -> tuple[bool, int, int, int]:
             index, clause = item
-            reach = clause.size_hint if clause.size_hint is not None else 2**31
+            reach = clause.size_hint if clause.size_hint is not None else MAX_SAFE_INTEGER
             everyone = any(g.principal == EVERYONE for g in clause.any_of)
-            return (2**32 if everyone else reach, len(clause.any_of), last - index)
+            return everyone, reach, len(clause.any_of), last - index
 
         ordered = [clause for _, clause in sorted(enumerate(self.clauses), key=rank)]
         return ordered[0].names(), ordered[min(1, last)].names()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
-from schemas.access import AccessRule, Principal
-from schemas.base import ClosedModel, Micros, Name, OpenModel, Version
+from schemas.access import NOBODY, AccessRule, Principal
+from schemas.base import ClosedModel, EventVersion, Micros, OpenModel, Version
 from schemas.keys import DocumentRef, SourceName, TenantName
 
 Priority = Literal["live", "bulk"]
@@ -32,7 +32,7 @@ class ClaimCheck(OpenModel):
     """The address of a larger body, relative to the configured store, with its length in bytes and hash."""
 
     where: Literal["store"] = "store"
-    path: Name
+    path: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     size: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
@@ -54,14 +54,12 @@ class ContentUpserted(OpenModel):
     schema_version: Literal[1] = 1
     type: Literal["upserted"] = "upserted"
     document: DocumentRef
-    version: Version
+    version: EventVersion
     access_version: Version
     title: str = Field(max_length=8192)
     url: str | None = Field(default=None, max_length=8192)
     path: str | None = Field(default=None, max_length=8192)
-    content_type: str = Field(
-        default="text/plain", max_length=255, description="Media type, with charset if declared."
-    )
+    content_type: str = Field(default="text/plain", max_length=255, description="Media type, with charset if declared.")
     language: str | None = Field(default=None, max_length=35)
     product: str | None = Field(default=None, max_length=255)
     effective_from: Micros | None = None
@@ -73,9 +71,9 @@ class ContentUpserted(OpenModel):
 
     @model_validator(mode="after")
     def _interval(self) -> ContentUpserted:
-        if self.effective_from is not None and self.effective_until is not None:
-            if self.effective_until <= self.effective_from:
-                raise ValueError("effective_until must be later than effective_from")
+        start, end = self.effective_from, self.effective_until
+        if start is not None and end is not None and end <= start:
+            raise ValueError("effective_until must be later than effective_from")
         return self
 
 
@@ -85,7 +83,7 @@ class ContentDeleted(OpenModel):
     schema_version: Literal[1] = 1
     type: Literal["deleted"] = "deleted"
     document: DocumentRef
-    version: Version
+    version: EventVersion
     access_version: Version
     observed_at: Micros
     reason: str | None = None
@@ -103,10 +101,8 @@ class AccessSet(ClosedModel):
     schema_version: Literal[1] = 1
     type: Literal["rule"] = "rule"
     document: DocumentRef
-    version: Version
-    content_version: Version = Field(
-        description="Content that the rule was read with; 0 before the first content."
-    )
+    version: EventVersion
+    content_version: Version = Field(description="Content that the rule was read with; 0 before the first content.")
     not_before: Version = Field(default=0, description="Content older than this is never admitted.")
     rule: AccessRule
     observed_at: Micros
@@ -120,7 +116,7 @@ class AccessTombstone(ClosedModel):
     schema_version: Literal[1] = 1
     type: Literal["tombstone"] = "tombstone"
     document: DocumentRef
-    version: Version
+    version: EventVersion
     not_before: Version
     observed_at: Micros
     reason: str | None = None
@@ -135,8 +131,8 @@ class HoldChanged(ClosedModel):
     type: Literal["hold"] = "hold"
     document: DocumentRef
     hold: Literal["quarantine", "legal", "administrator"]
-    active: bool
-    version: Version
+    active: StrictBool
+    version: EventVersion
     observed_at: Micros
     reason: str | None = None
 
@@ -153,10 +149,18 @@ class MembershipSet(ClosedModel):
     tenant: TenantName
     principal: Principal
     parents: tuple[Principal, ...] = ()
-    removed: bool = False
-    version: Version
+    removed: StrictBool = False
+    version: EventVersion
     observed_at: Micros
     source: SourceName | None = None
+
+    @model_validator(mode="after")
+    def _sensible(self) -> MembershipSet:
+        if self.principal == NOBODY or NOBODY in self.parents:
+            raise ValueError("'nobody' is a marker in rules: it has no parents and is nobody's parent")
+        if self.removed and self.parents:
+            raise ValueError("a removed principal has no parents")
+        return self
 
 
 class DocumentState(ClosedModel):
@@ -168,7 +172,7 @@ class DocumentState(ClosedModel):
     content_version: Version
     access_version: Version
     not_before: Version = 0
-    deleted: bool = False
+    deleted: StrictBool = False
     content_hash: str | None = None
     attributes_hash: str | None = Field(default=None, description="Title, address, dates and the like.")
     access_hash: str | None = None
@@ -190,7 +194,7 @@ class SourceCursor(ClosedModel):
     position: str = ""
     last_version: Version
     polled_at: Micros = Field(description="When the last complete look at the source began.")
-    pending: bool = Field(
+    pending: StrictBool = Field(
         default=False, description="Whether events observed before polled_at are still unwritten."
     )
 
@@ -204,12 +208,22 @@ class SourceRequest(ClosedModel):
     source: SourceName
     document: DocumentRef | None = None
     hold: Literal["quarantine", "legal", "administrator"] | None = None
-    confirm_deletions: bool = Field(
+    confirm_deletions: StrictBool = Field(
         default=False, description="Of a listing: delete what is missing even where that is suspiciously much."
     )
     request_id: str
     requested_at: Micros
     requested_by: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> SourceRequest:
+        if self.type != "listing" and self.document is None:
+            raise ValueError(f"a '{self.type}' request names its document")
+        if (self.type == "lift_hold") != (self.hold is not None):
+            raise ValueError("'hold' is given with 'lift_hold' and only there")
+        if self.document is not None and (self.document.tenant, self.document.source) != (self.tenant, self.source):
+            raise ValueError("the document belongs to another tenant or source than the request")
+        return self
 
 
 class MaintenanceCommand(ClosedModel):
@@ -227,6 +241,12 @@ class MaintenanceCommand(ClosedModel):
     tier: Literal["hot", "cold"] | None = None
     requested_at: Micros
     priority: Priority = "bulk"
+
+    @model_validator(mode="after")
+    def _complete(self) -> MaintenanceCommand:
+        if (self.type == "move") != (self.tier is not None):
+            raise ValueError("'tier' is given with 'move' and only there")
+        return self
 
 
 class ControlCommand(ClosedModel):

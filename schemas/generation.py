@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from schemas.base import ClosedModel, Micros
 
@@ -29,9 +29,7 @@ class BackendChoice(ClosedModel):
     """The runtime chosen once by trial: its name and its agreement with fp32 on the reference texts."""
 
     name: Literal["torch-fp32", "torch-bf16", "openvino-fp32", "openvino-bf16", "stub"]
-    agreement: float = Field(
-        ge=-1, le=1.000001, description="Lowest cosine to fp32 over the reference texts."
-    )
+    agreement: float = Field(ge=-1, le=1.000001, description="Lowest cosine to fp32 over the reference texts.")
     chunks_per_second: float = Field(default=0.0, ge=0)
     reference_sha256: str = ""
 
@@ -46,6 +44,12 @@ class ChunkingSpec(ClosedModel):
     parent_tokens: int = Field(default=1024, ge=64)
     overlap: float = Field(default=0.15, ge=0, lt=0.5)
     max_chunks: int = Field(default=20_000, ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ChunkingSpec:
+        if not self.child_min_tokens <= self.child_tokens <= self.child_max_tokens <= self.parent_tokens:
+            raise ValueError("needs child_min_tokens <= child_tokens <= child_max_tokens <= parent_tokens")
+        return self
 
 
 class TierSpec(ClosedModel):
@@ -77,3 +81,9 @@ class Generation(ClosedModel):
     created_at: Micros
     activated_at: Micros | None = None
     version: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Generation:
+        if self.chunking.child_max_tokens > self.encoder.max_tokens:
+            raise ValueError("chunking.child_max_tokens exceeds encoder.max_tokens: chunks would be cut when embedded")
+        return self

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-from schemas.base import ClosedModel
+from schemas.base import ClosedModel, name_fault
 
 DOCUMENT_NAMESPACE = uuid.UUID("6f2d1c0e-5a53-5c1e-9f0c-6b1d4c8a7e01")
 PRINCIPAL_NAMESPACE = uuid.UUID("6f2d1c0e-5a53-5c1e-9f0c-6b1d4c8a7e02")
@@ -32,6 +32,16 @@ def _encodable(value: str) -> str:
     return value
 
 
+def _source(value: str) -> str:
+    """A source's name opens the names of its groups and audiences (``audience:source/container``), so it has no '/'."""
+    fault = name_fault(value)
+    if fault is not None:
+        raise ValueError(f"a source's name {fault}")
+    if "/" in value or "#" in value:
+        raise ValueError("a source's name must not hold '/' or '#': they end it inside group and audience names")
+    return value
+
+
 def _tenant(value: str) -> str:
     if not all(c.isascii() and (c.isalnum() or c in "-_") for c in value):
         raise ValueError("may hold ASCII letters, digits, '-' and '_' only")
@@ -40,7 +50,7 @@ def _tenant(value: str) -> str:
 
 KeyPart = Annotated[str, StringConstraints(min_length=1, max_length=2048), AfterValidator(_encodable)]
 TenantName = Annotated[str, StringConstraints(min_length=1, max_length=64), AfterValidator(_tenant)]
-SourceName = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_encodable)]
+SourceName = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_source)]
 
 
 def canonical_json(parts: list[str]) -> str:
@@ -76,10 +86,18 @@ class DocumentRef(ClosedModel):
 
     @staticmethod
     def from_key(key: str) -> DocumentRef:
-        """Read a document key or a hold key. Raises ValueError when it is neither."""
-        parts = json.loads(key)
+        """Read a document key or a hold key. Raises ValueError when it is neither, or is spelt in another way.
+
+        A second spelling of a key would be another Kafka key on another partition: two owners of one document.
+        """
+        try:
+            parts = json.loads(key)
+        except RecursionError as error:
+            raise ValueError("a document key is a JSON array of strings") from error
         if not isinstance(parts, list) or not all(isinstance(p, str) for p in parts):
             raise ValueError("a document key is a JSON array of strings")
+        if canonical_json(parts) != key:
+            raise ValueError("a document key is compact JSON without escapes that are not needed")
         if len(parts) == 4 or (len(parts) == 6 and parts[4] == "hold"):
             return DocumentRef(tenant=parts[0], source=parts[1], kind=parts[2], id=parts[3])
         raise ValueError("a document key has the four parts tenant, source, kind, id")
