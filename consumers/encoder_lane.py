@@ -112,7 +112,7 @@ class EncoderLane:
         started = perf_counter()
         try:
             vectors = self._embedder.embed_documents([c.embed_text for _, c in taken])
-        except Exception as error:  # noqa: BLE001 - handed back with the task
+        except Exception as error:
             self._failed(taken, error)
             return
         took = perf_counter() - started

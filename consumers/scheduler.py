@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
@@ -48,15 +48,9 @@ class Work:
     partition: int
     priority: Priority
     record: Record | None = None
-    event: (
-        AccessSet
-        | AccessTombstone
-        | HoldChanged
-        | ContentUpserted
-        | ContentDeleted
-        | MaintenanceCommand
-        | None
-    ) = None
+    event: AccessSet | AccessTombstone | HoldChanged | ContentUpserted | ContentDeleted | MaintenanceCommand | None = (
+        None
+    )
     received_at: int = 0
     ambiguous: bool = False
 
@@ -98,10 +92,9 @@ class DocumentScheduler:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._documents: dict[str, _Queue] = {}
-        self._ready: dict[Priority, OrderedDict[tuple[str, str], deque[str]]] = {
-            p: OrderedDict() for p in Priority
-        }
+        self._ready: dict[Priority, OrderedDict[tuple[str, str], deque[str]]] = {p: OrderedDict() for p in Priority}
         self._delayed: list[tuple[float, int, str]] = []
+        self._timed: list[tuple[float, int, Work]] = []
         self._sequence = 0
         self._records: dict[tuple[str, int], int] = {}
         self._bytes: dict[tuple[str, int], int] = {}
@@ -109,19 +102,20 @@ class DocumentScheduler:
 
     # ------------------------------------------------------------------ adding
 
-    def add(self, work: Work, *, delay: float = 0.0) -> None:
-        """Queue one piece of work; ``delay`` seconds apply only when the document has nothing else queued."""
+    def add(self, work: Work) -> None:
+        """Queue one piece of work. A document that waits after a failure goes on waiting."""
         with self._changed:
             queue = self._documents.setdefault(work.document.uid, _Queue())
-            fresh = not queue.works
             queue.works.append(work)
             self._count(work, 1)
-            if fresh and delay > 0:
-                queue.ready_at = self._clock.elapsed() + delay
-            elif delay <= 0 and queue.infra_attempts == 0:
-                queue.ready_at = 0.0
             self._list(work.document.uid, queue)
             self._changed.notify_all()
+
+    def add_later(self, work: Work, seconds: float) -> None:
+        """Queue a ``tail`` when it has come due, without holding back what comes for its document meanwhile."""
+        with self._changed:
+            self._sequence += 1
+            heapq.heappush(self._timed, (self._clock.elapsed() + seconds, self._sequence, work))
 
     def _list(self, uid: str, queue: _Queue) -> None:
         if queue.busy or not queue.works:
@@ -140,30 +134,25 @@ class DocumentScheduler:
 
     # ------------------------------------------------------------------ taking
 
-    def wait(self, seconds: float) -> None:
-        """Sleep until something changes, at most ``seconds``."""
-        with self._changed:
-            self._changed.wait(seconds)
-
     def wake(self) -> None:
         """Wake whoever waits."""
         with self._changed:
             self._changed.notify_all()
 
-    def next_priority(self) -> Priority | None:
-        """Priority of the job that ``take`` would give."""
-        with self._lock:
+    def wait_for(self, allowed: Sequence[Priority], seconds: float) -> None:
+        """Sleep until a job of the allowed priorities may be taken or something changes, at most ``seconds``."""
+        with self._changed:
             self._release_delayed()
-            for priority in Priority:
-                if self._head(priority) is not None:
-                    return priority
-            return None
+            if all(self._head(priority) is None for priority in allowed):
+                for due in self._delayed[:1] + self._timed[:1]:
+                    seconds = min(seconds, max(0.001, due[0] - self._clock.elapsed()))
+                self._changed.wait(seconds)
 
-    def take(self) -> Job | None:
-        """The next job, or None. Sources of equal priority take turns."""
+    def take(self, allowed: Sequence[Priority] = tuple(Priority)) -> Job | None:
+        """The next job of the allowed priorities, or None. Sources of equal priority take turns."""
         with self._lock:
             self._release_delayed()
-            for priority in Priority:
+            for priority in allowed:
                 uid = self._head(priority)
                 if uid is None:
                     continue
@@ -200,6 +189,8 @@ class DocumentScheduler:
 
     def _release_delayed(self) -> None:
         now = self._clock.elapsed()
+        while self._timed and self._timed[0][0] <= now:
+            self.add(heapq.heappop(self._timed)[2])
         while self._delayed and self._delayed[0][0] <= now:
             _, _, uid = heapq.heappop(self._delayed)
             queue = self._documents.get(uid)
@@ -258,6 +249,8 @@ class DocumentScheduler:
         """Forget queued work of revoked partitions; jobs in work are marked dropped."""
         gone = set(partitions)
         with self._changed:
+            self._timed = [t for t in self._timed if t[2].partition not in gone]
+            heapq.heapify(self._timed)
             for uid, queue in list(self._documents.items()):
                 for work in [w for w in queue.works if w.partition in gone]:
                     self._count(work, -1)
@@ -269,9 +262,7 @@ class DocumentScheduler:
                     job.dropped = True
             self._changed.notify_all()
 
-    def drain(
-        self, partitions: Iterable[int], seconds: float, until: Callable[[], bool] = lambda: False
-    ) -> bool:
+    def drain(self, partitions: Iterable[int], seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Wait until no job of the partitions is in work; false when ``seconds`` ran out."""
         gone = set(partitions)
         end = self._clock.elapsed() + seconds

@@ -6,6 +6,7 @@ what stands; the cache is emptied for a partition when it is revoked and bypasse
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -27,13 +28,15 @@ class ManifestCache:
         self._generation = generation
         self._limit = limit
         self._known: OrderedDict[str, Manifest | None] = OrderedDict()
+        self._lock = threading.Lock()  # several worker threads, each on documents of its own
 
     def get(self, document: DocumentRef, *, fresh: bool = False) -> Manifest | None:
         """The document's manifest, or None."""
         uid = document.uid
-        if not fresh and uid in self._known:
-            self._known.move_to_end(uid)
-            return self._known[uid]
+        with self._lock:
+            if not fresh and uid in self._known:
+                self._known.move_to_end(uid)
+                return self._known[uid]
         found = self._store.read_manifests(self._generation, document.tenant, [uid]).get(uid)
         self._remember(uid, found)
         return found
@@ -60,7 +63,7 @@ class ManifestCache:
     ) -> None:
         """Write pages (where ``entries`` is given and the manifest is paged), then the head: the commit."""
         uid = manifest.document.uid
-        self._known.pop(uid, None)
+        self.forget_document(manifest.document)
         if manifest.pages and entries is not None:
             self._write_pages(manifest, entries, deadline)
         self._store.write_manifest(self._generation, manifest, deadline)
@@ -87,18 +90,18 @@ class ManifestCache:
 
     def forget(self, belongs: Callable[[Manifest | None], bool] | None = None) -> None:
         """Drop everything (or what ``belongs``): after a revocation, a lost lease or an unacknowledged write."""
-        if belongs is None:
-            self._known.clear()
-        else:
-            for uid in [u for u, m in self._known.items() if belongs(m)]:
+        with self._lock:
+            for uid in [u for u, m in self._known.items() if belongs is None or belongs(m)]:
                 del self._known[uid]
 
     def forget_document(self, document: DocumentRef) -> None:
         """Drop one document, because a write of it was not acknowledged."""
-        self._known.pop(document.uid, None)
+        with self._lock:
+            self._known.pop(document.uid, None)
 
     def _remember(self, uid: str, manifest: Manifest | None) -> None:
-        self._known[uid] = manifest
-        self._known.move_to_end(uid)
-        while len(self._known) > self._limit:
-            self._known.popitem(last=False)
+        with self._lock:
+            self._known[uid] = manifest
+            self._known.move_to_end(uid)
+            while len(self._known) > self._limit:
+                self._known.popitem(last=False)

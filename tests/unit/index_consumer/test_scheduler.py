@@ -133,7 +133,7 @@ def test_every_work_is_given_out_once_in_order_of_its_document(
         assert w.record is not None
         expected.setdefault(w.document.uid, []).append(w.record.offset)
     running: list[Job] = []
-    while pending or running or scheduler.next_priority() is not None:
+    while pending or running or scheduler.total():
         choice = random.random()
         if pending and choice < 0.5:
             scheduler.add(pending.pop(0))
