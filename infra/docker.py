@@ -58,10 +58,12 @@ def down(state_dir: Path, state: State, secrets: Secrets) -> None:
     _compose(["down"], environment(state_dir, state, secrets), 120.0)
 
 
-def logs(state_dir: Path, state: State, secrets: Secrets, name: str, follow: bool) -> int:
+def logs(state_dir: Path, state: State, secrets: Secrets, name: str, lines: int, follow: bool) -> int:
     """Print a container's log to our own output. Returns Compose's exit status."""
-    argv = ["docker", "compose", "-f", str(COMPOSE_FILE), "logs", *(["-f"] if follow else []), name]
-    return subprocess.run(argv, env={**os.environ, **environment(state_dir, state, secrets)}, check=False).returncode
+    words = ["logs", "--no-log-prefix", "--tail", str(lines), *(["--follow"] if follow else []), name]
+    argv = ["docker", "compose", "-f", str(COMPOSE_FILE), *words]
+    env = os.environ | environment(state_dir, state, secrets)
+    return subprocess.run(argv, env=env, check=False).returncode
 
 
 def _compose(words: list[str], env: dict[str, str], timeout: float) -> None:

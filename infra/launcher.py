@@ -16,9 +16,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from infra import docker, kafka_server, pins, ports, weaviate_server
+from infra import docker, endpoints, kafka_server, pins, ports, weaviate_server
+from infra.endpoints import Endpoints
 from infra.errors import InfraError, StartError
 from infra.files import disk_errors, exclusive, require_space, used_percent
 from infra.obtain import kafka as obtain_kafka
@@ -33,45 +32,6 @@ KAFKA, WEAVIATE = kafka_server.NAME, weaviate_server.NAME
 NAMES = (KAFKA, WEAVIATE)
 READY_SECONDS = 120.0
 START_MIB = 512
-
-
-class Endpoints(BaseModel):
-    """Addresses and keys of the running services."""
-
-    bootstrap: str
-    weaviate_http_url: str
-    weaviate_grpc_host: str
-    grpc_port: int
-    api_key: str | None = None
-    read_api_key: str | None = None
-
-    def environment(self, *, read_only: bool = False) -> dict[str, str]:
-        """Variables that point Headwater's own processes here; a reader gets only the key that cannot write."""
-        key = self.read_api_key if read_only else self.api_key
-        found = {
-            "HEADWATER_KAFKA__BOOTSTRAP": self.bootstrap,
-            "HEADWATER_WEAVIATE__URL": self.weaviate_http_url,
-            "HEADWATER_WEAVIATE__GRPC_HOST": self.weaviate_grpc_host,
-            "HEADWATER_WEAVIATE__GRPC_PORT": str(self.grpc_port),
-        }
-        if key:
-            found["HEADWATER_WEAVIATE__READ_API_KEY" if read_only else "HEADWATER_WEAVIATE__API_KEY"] = key
-        return found
-
-    def apply(self, settings: Settings) -> Settings:
-        """A copy of the settings that points here."""
-        kafka = settings.kafka.model_copy(update={"bootstrap": self.bootstrap})
-        weaviate = settings.weaviate.model_validate(
-            settings.weaviate.model_dump()
-            | {
-                "url": self.weaviate_http_url,
-                "grpc_host": self.weaviate_grpc_host,
-                "grpc_port": self.grpc_port,
-                "api_key": self.api_key,
-                "read_api_key": self.read_api_key,
-            }
-        )
-        return settings.model_copy(update={"kafka": kafka, "weaviate": weaviate})
 
 
 @dataclass(frozen=True)
@@ -100,7 +60,8 @@ class Services:
         self.state_dir = state_dir.absolute()
         self.cache_dir = (cache_dir or Path("~/.cache/headwater")).expanduser().absolute()
         self._wanted_mode = mode
-        self._external = _external(settings)
+        pairs = zip(NAMES, endpoints.external(settings), strict=True)
+        self._external = {name: where for name, where in pairs if where is not None}
         self._store = Store(self.state_dir)
         self._managed = {name: Managed(name, self.state_dir) for name in NAMES}
 
@@ -204,17 +165,13 @@ class Services:
 
     def endpoints(self) -> Endpoints:
         """Where the services are, running or not. Raises InfraError before the first ``up``."""
-        state, keys = self._store.state(), None
+        state = self._store.state()
         missing = [n for n in NAMES if n not in self._external and n not in state.ports]
         if missing:
             raise InfraError(f"{' and '.join(missing)} was never started here.", "Run `headwater up`.")
-        external = self._external
-        weaviate = external.get(WEAVIATE)
-        if weaviate is None:
-            keys = self._store.secrets()
-            weaviate = _local_weaviate(state, keys)
-        bootstrap = external[KAFKA].bootstrap if KAFKA in external else f"{ports.LOOPBACK}:{state.ports['kafka']}"
-        return weaviate.model_copy(update={"bootstrap": bootstrap})
+        here = endpoints.local(state, self._store.secrets())
+        bootstrap = self._external.get(KAFKA, here).bootstrap
+        return self._external.get(WEAVIATE, here).model_copy(update={"bootstrap": bootstrap})
 
     def secrets(self) -> Secrets:
         """The keys of this state directory, made on first use."""
@@ -363,38 +320,6 @@ class Services:
         memory = found.memory_info().rss // (1024 * 1024) if found else None
         pid = found.pid if found else None
         return ServiceStatus(name, "up" if version else "starting", address, pid, memory, version)
-
-
-def _external(settings: Settings | None) -> dict[str, Endpoints]:
-    """Services that the settings name explicitly, and so are not started here."""
-    found: dict[str, Endpoints] = {}
-    if settings is None:
-        return found
-    weaviate = settings.weaviate
-    where = Endpoints(
-        bootstrap=settings.kafka.bootstrap,
-        weaviate_http_url=weaviate.url,
-        weaviate_grpc_host=weaviate.grpc_host,
-        grpc_port=weaviate.grpc_port,
-        api_key=weaviate.api_key.get_secret_value() if weaviate.api_key else None,
-        read_api_key=weaviate.read_api_key.get_secret_value() if weaviate.read_api_key else None,
-    )
-    if "bootstrap" in settings.kafka.model_fields_set:
-        found[KAFKA] = where
-    if "url" in weaviate.model_fields_set:
-        found[WEAVIATE] = where
-    return found
-
-
-def _local_weaviate(state: State, keys: Secrets) -> Endpoints:
-    return Endpoints(
-        bootstrap="",
-        weaviate_http_url=f"http://{ports.LOOPBACK}:{state.ports['weaviate']}",
-        weaviate_grpc_host=ports.LOOPBACK,
-        grpc_port=state.ports["weaviate_grpc"],
-        api_key=keys.weaviate_admin,
-        read_api_key=keys.weaviate_read,
-    )
 
 
 def _kafka_answer(bootstrap: str) -> str | None:

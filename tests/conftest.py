@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from infra.launcher import Endpoints, Services
+from infra.endpoints import Endpoints
+from infra.launcher import Services
 from pipeline.settings import Settings
 
 TESTS = Path(__file__).parent

@@ -1,0 +1,36 @@
+"""The ``headwater`` command line: one file a group of commands under ``infra/commands``."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from infra.commands import config, doctor, services, tokens
+from infra.commands.output import report_error
+from pipeline.errors import HeadwaterError
+
+GROUPS = (services, doctor, config, tokens)
+
+
+def build() -> typer.Typer:
+    """The application with every group registered."""
+    app = typer.Typer(
+        name="headwater",
+        help="Event-driven, permission-aware search: start it, look at it, ask it.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    for group in GROUPS:
+        group.register(app)
+    return app
+
+
+def main() -> None:
+    """Run one command. An expected error prints problem and remedy and ends with status 1."""
+    try:
+        build()()
+    except HeadwaterError as error:
+        report_error(error, as_json="--json" in sys.argv)
+        sys.exit(1)

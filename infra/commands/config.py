@@ -1,0 +1,92 @@
+"""``config check``: whether the settings can work, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from infra.commands.output import JsonFlag, console, emit_json, table
+from pipeline import settings as config
+from pipeline.settings import Settings
+
+SECRET_BYTES = 32  # of HS256; a shorter key can be guessed offline from one token
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that will not work."""
+
+    field: str
+    problem: str
+    remedy: str
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's commands."""
+    group = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+    group.command("check")(check)
+    app.add_typer(group, name="config")
+
+
+def check(json: JsonFlag = False) -> None:
+    """Read the settings, say what will not work, and print the values in force (secrets masked)."""
+    settings = config.load()
+    findings = list(problems(settings))
+    values = settings.model_dump(mode="json")
+    if json:
+        emit_json({"ok": not findings, "file": str(config.config_path()), "findings": findings, "settings": values})
+    else:
+        _print(settings, findings, values)
+    if findings:
+        raise typer.Exit(1)
+
+
+def problems(settings: Settings) -> Iterator[Finding]:
+    """What the types cannot say."""
+    for index, source in enumerate(settings.sources):
+        if not source.path.is_dir():
+            yield Finding(f"sources.{index}.path", f"{source.path} is no folder", "Name an existing folder.")
+    for field, secret in (("auth.jwt_secret", settings.auth.jwt_secret), ("gateway.secret", settings.gateway.secret)):
+        if secret is not None and len(secret.get_secret_value().encode()) < SECRET_BYTES:
+            yield Finding(field, f"shorter than {SECRET_BYTES} bytes", "Use a longer one: openssl rand -base64 48.")
+    if settings.auth.jwt_secret is not None and settings.auth.jwt_public_key is not None:
+        yield Finding("auth", "jwt_secret and jwt_public_key are both set", "Keep the one that your tokens use.")
+    if settings.gateway.port == settings.query.port and settings.gateway.host == settings.query.host:
+        yield Finding("gateway.port", f"{settings.gateway.port} is the query service's port too", "Choose another.")
+    if settings.kafka.heartbeat_s * 3 > min(settings.kafka.access_session_s, settings.kafka.index_session_s):
+        yield Finding(
+            "kafka.heartbeat_s",
+            "more than a third of a session: members would be thrown out between heartbeats",
+            "Lower it, or raise kafka.access_session_s and kafka.index_session_s.",
+        )
+    if settings.encoder.weights is not None and not settings.encoder.weights.is_dir():
+        yield Finding("encoder.weights", f"{settings.encoder.weights} is no folder", "Name the folder of the model.")
+
+
+def _print(settings: Settings, findings: list[Finding], values: dict[str, Any]) -> None:
+    out = console()
+    file = config.config_path()
+    found = str(file) if file.is_file() else f"{file} (not there: defaults and environment only)"
+    out.print(f"Settings file: {found}", highlight=False, soft_wrap=True)
+    shown = table("setting", "value")
+    for name, value in _flat("", values):
+        shown.add_row(name, value)
+    out.print(shown)
+    for finding in findings:
+        out.print(f"[red]{finding.field}[/]: {finding.problem}. {finding.remedy}", highlight=False, soft_wrap=True)
+    if not findings:
+        out.print(f"[green]All well[/] ({len(settings.sources)} sources).", highlight=False)
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+    elif isinstance(value, list | tuple) and any(isinstance(inner, dict) for inner in value):
+        for index, inner in enumerate(value):
+            yield from _flat(f"{prefix}.{index}", inner)
+    else:
+        yield prefix, str(value)

@@ -1,0 +1,68 @@
+"""``token``: a signed token for one person, for trying things out."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import jwt
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from infra.commands.output import JsonFlag, emit_json
+from infra.errors import InfraError
+from infra.state import Store
+from pipeline import settings as config
+from pipeline.settings import Settings
+from schemas.keys import TenantName
+
+ALGORITHM = "HS256"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command."""
+    app.command()(token)
+
+
+def token(
+    user: Annotated[str, typer.Option("--user", help="Who asks: ann, as in `user:ann` of the access rules.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant that is searched.")] = "acme",
+    hours: Annotated[float, typer.Option("--hours", min=0.01, max=8760, help="How long it is valid.")] = 24.0,
+    json: JsonFlag = False,
+) -> None:
+    """Print a token for the query service, signed with the configured secret."""
+    settings = config.load()
+    signed, expires = issue(settings, user, tenant, hours * 3600)
+    if json:
+        emit_json({"token": signed, "user": user, "tenant": tenant, "expires": expires})
+    else:
+        typer.echo(signed)
+
+
+def issue(settings: Settings, user: str, tenant: str, seconds: float, **claims: Any) -> tuple[str, int]:
+    """A token and its expiry in seconds since the epoch. Raises InfraError naming the argument or the setting."""
+    subject = user.removeprefix("user:")
+    if not subject or subject != subject.strip():
+        raise InfraError(f"--user {user!r} is no user.", "Give the name as in the access rules: --user ann.")
+    try:
+        TypeAdapter(TenantName).validate_python(tenant)
+    except ValidationError as error:
+        raise InfraError(f"--tenant {tenant!r}: {error.errors()[0]['msg']}.", "Name a tenant, as in acme.") from error
+    now = int(time.time())
+    expires = now + max(1, int(seconds))
+    payload = {"sub": subject, "tenant": tenant, "aud": settings.auth.audience, "iat": now, "exp": expires, **claims}
+    if settings.auth.issuer:
+        payload["iss"] = settings.auth.issuer
+    return jwt.encode(payload, signing_secret(settings), algorithm=ALGORITHM), expires
+
+
+def signing_secret(settings: Settings) -> str:
+    """The secret of the settings, else the one that the launcher made for this state directory."""
+    if settings.auth.jwt_secret is not None:
+        return settings.auth.jwt_secret.get_secret_value()
+    if settings.auth.jwt_public_key is not None:
+        raise InfraError(
+            "auth.jwt_public_key is set: tokens are signed by your identity provider, not here.",
+            "Ask it for a token, or set HEADWATER_AUTH__JWT_SECRET instead of the public key.",
+        )
+    return Store(settings.state_dir.absolute()).secrets().jwt
