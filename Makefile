@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOGS := .state/logs
 STAMP := .venv/.installed
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider
+PYTEST := $(BIN)/python -m pytest
 RUN_FLAGS := $(if $(ONCE),--once)
 SUITES := tests/unit tests/contract tests/integration tests/e2e tests/faults tests/browser
 # Folders come and go with the work; git keeps no empty ones.
@@ -16,7 +16,7 @@ PRESENT = $(wildcard $(SUITES))
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(STAMP) ## Virtual environment with everything installed (once)
