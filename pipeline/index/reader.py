@@ -1,0 +1,257 @@
+"""What the query service asks of Weaviate: searches of one tier, corpus statistics, records by id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel
+from weaviate.classes.query import Filter, MetadataQuery, Metrics
+
+from pipeline.errors import Reject
+from pipeline.index import filters, pages
+from pipeline.index.connection import AsyncConnection, TenantMissing, translated
+from pipeline.index.objects import ACTIVE_UID, chunk_text, pages_of, parse
+from pipeline.index.schema import TIERS, Collections
+from pipeline.index.statistics import StatisticsCache, Total
+from pipeline.ports import ChunkText, Hit, SearchFilter, TermStatistics, Vectors
+from pipeline.settings import Settings
+from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier
+from schemas.generation import Generation
+from schemas.keys import principal_uid
+from schemas.receipts import Progress
+
+MAX_RECORDS = 10_000
+_TEXT = (
+    "document", "section", "heading_path", "text", "lexical", "identifiers", "source", "kind", "content_type",
+    "language",
+)  # fmt: skip
+_DISTANCE = MetadataQuery(distance=True)
+_SCORE = MetadataQuery(score=True)
+_log = logging.getLogger(__name__)
+M = TypeVar("M", bound=BaseModel)
+
+
+class WeaviateReader:
+    """``ports.IndexReader`` on Weaviate: one asynchronous client for the life of the event loop, opened at first use,
+    with the read-only key where one is set. A missing tenant is empty; a record that this release cannot read is
+    absent, which closes what depends on it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._names = Collections(settings.namespace)
+        self._connection = AsyncConnection(settings.weaviate)
+        self._handles: dict[tuple[str, str | None], Any] = {}
+        self._statistics = StatisticsCache(self._ask_total, self._ask_frequency)
+
+    # ------------------------------------------------------------ searches
+
+    async def dense(
+        self, generation: str, tier: Tier, tenant: str, vector: Vectors, where: SearchFilter, limit: int
+    ) -> list[Hit]:
+        """Nearest chunks by cosine distance; ``vector`` has shape (dimension,) or (1, dimension)."""
+        if filters.nothing_matches(where):
+            return []
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("dense search"):
+                reply = await handle.query.near_vector(
+                    np.asarray(vector, dtype=np.float32).reshape(-1).tolist(),
+                    filters=filters.build(where),
+                    limit=limit,
+                    return_properties=["document"],
+                    return_metadata=_DISTANCE,
+                )
+        except TenantMissing:
+            return []
+        return [_hit(item, tier, item.metadata.distance) for item in reply.objects]
+
+    async def sparse(
+        self, generation: str, tier: Tier, tenant: str, query: str, where: SearchFilter, limit: int
+    ) -> list[Hit]:
+        """Best chunks by BM25 over ``lexical``; ``query`` holds space-joined analysed tokens."""
+        if not query.strip() or filters.nothing_matches(where):
+            return []
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("sparse search"):
+                reply = await handle.query.bm25(
+                    query,
+                    query_properties=["lexical"],
+                    filters=filters.build(where),
+                    limit=limit,
+                    return_properties=["document"],
+                    return_metadata=_SCORE,
+                )
+        except TenantMissing:
+            return []
+        return [_hit(item, tier, item.metadata.score) for item in reply.objects]
+
+    async def exact(
+        self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int
+    ) -> list[Hit]:  # fmt: skip
+        """Chunks that hold all of ``where.identifiers`` (casefolded), unranked; without identifiers none."""
+        if not where.identifiers or filters.nothing_matches(where):
+            return []
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("exact search"):
+                reply = await handle.query.fetch_objects(
+                    filters=filters.build(where), limit=limit, return_properties=["document"]
+                )
+        except TenantMissing:
+            return []
+        return [_hit(item, tier, 0.0) for item in reply.objects]
+
+    async def statistics(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
+        """Chunks, average length and document frequencies over both tiers, a few seconds old at most where they
+        change the ranking (see ``statistics.StatisticsCache``)."""
+        return await self._statistics.get(generation, tenant, terms)
+
+    async def _ask_total(self, generation: str, tenant: str) -> Total:
+        counted = await asyncio.gather(*(self._tier_total(generation, tier, tenant) for tier in TIERS))
+        return Total(sum(t.chunks for t in counted), sum(t.tokens for t in counted))
+
+    async def _tier_total(self, generation: str, tier: Tier, tenant: str) -> Total:
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("corpus statistics"):
+                reply = await handle.aggregate.over_all(
+                    total_count=True, return_metrics=Metrics("length").integer(sum_=True)
+                )
+        except TenantMissing:
+            return Total(0, 0)
+        return Total(int(reply.total_count or 0), int(reply.properties["length"].sum_ or 0))
+
+    async def _ask_frequency(self, generation: str, tenant: str, term: str) -> int:
+        return sum(await asyncio.gather(*(self._tier_frequency(generation, tier, tenant, term) for tier in TIERS)))
+
+    async def _tier_frequency(self, generation: str, tier: Tier, tenant: str, term: str) -> int:
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("document frequency"):
+                reply = await handle.aggregate.over_all(
+                    filters=Filter.by_property("lexical").equal(term), total_count=True
+                )
+        except TenantMissing:
+            return 0
+        return int(reply.total_count or 0)
+
+    # ------------------------------------------------------------ records
+
+    async def access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]:
+        """Access records by document uid."""
+        return _readable(AccessRecord, await self._records(self._names.access, tenant, uids))
+
+    async def principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]:
+        """Membership records by principal."""
+        by_uid = {principal_uid(tenant, p): p for p in principals}
+        records = await self._records(self._names.principals, tenant, list(by_uid))
+        return {by_uid[uid]: record for uid, record in _readable(PrincipalRecord, records).items()}
+
+    async def manifests(self, generation: str, tenant: str, uids: Sequence[str]) -> dict[str, Manifest]:
+        """Manifests by document uid."""
+        return _readable(Manifest, await self._records(self._names.records(generation), tenant, uids))
+
+    async def page_entries(self, generation: str, manifest: Manifest, chunk_ids: Sequence[str]) -> dict[str, PageEntry]:
+        """Entries of those of the chunk ids that a paged manifest lists; only their pages are read."""
+        if manifest.pages == 0 or not chunk_ids:
+            return {}
+        numbers = {pages.page_of(uid, manifest.pages) for uid in chunk_ids}
+        ids = [pages.page_uid(manifest.document, manifest.content_version, number) for number in sorted(numbers)]
+        records = await self._records(self._names.records(generation), manifest.document.tenant, ids)
+        wanted = set(chunk_ids)
+        return {e.chunk_id: e for record in records.values() for e in pages.decode(record) if e.chunk_id in wanted}
+
+    async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        """Stored text of chunks, from either tier."""
+        found = await asyncio.gather(
+            *(self._by_ids(self._names.tier(tier, generation), tenant, chunk_ids, _TEXT) for tier in TIERS)
+        )
+        return {uid: chunk_text(uid, item.properties) for objects in reversed(found) for uid, item in objects.items()}
+
+    async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
+        """Sections by id."""
+        return _readable(Section, await self._records(self._names.records(generation), tenant, section_ids))
+
+    async def generations(self) -> dict[str, Generation]:
+        """Generation records by name."""
+        records = await self._all(self._names.generations)
+        found = _readable(Generation, {uid: r for uid, (kind, r) in records.items() if kind == "generation"})
+        return {generation.name: generation for generation in found.values()}
+
+    async def active_generation(self) -> str | None:
+        """Name of the active generation, or None."""
+        records = await self._records(self._names.generations, None, [ACTIVE_UID])
+        return str(json.loads(records[ACTIVE_UID])["active"]) if records else None
+
+    async def progress(self) -> list[Progress]:
+        """Progress of every lane, generation and partition."""
+        records = await self._all(self._names.progress)
+        return list(_readable(Progress, {uid: record for uid, (_, record) in records.items()}).values())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._statistics.close()
+        self._handles.clear()
+        await self._connection.close()
+
+    # ------------------------------------------------------------ calls
+
+    async def _handle(self, collection: str, tenant: str | None) -> Any:
+        handle = self._handles.get((collection, tenant))
+        if handle is None:
+            client = await self._connection.client()
+            handle = client.collections.use(collection)
+            if tenant is not None:
+                handle = handle.with_tenant(tenant)
+            if len(self._handles) >= 4096:
+                self._handles.clear()
+            self._handles[(collection, tenant)] = handle
+        return handle
+
+    async def _records(self, collection: str, tenant: str | None, ids: Sequence[str]) -> dict[str, str]:
+        objects = await self._by_ids(collection, tenant, ids, ("record",))
+        return {uid: str(item.properties["record"]) for uid, item in objects.items()}
+
+    async def _by_ids(
+        self, collection: str, tenant: str | None, ids: Sequence[str], properties: Sequence[str]
+    ) -> dict[str, Any]:
+        handle = await self._handle(collection, tenant)
+        found = await asyncio.gather(*(self._page(handle, page, properties) for page in pages_of(ids)))
+        return {uid: item for objects in found for uid, item in objects.items()}
+
+    async def _page(self, handle: Any, ids: list[str], properties: Sequence[str]) -> dict[str, Any]:
+        try:
+            with translated(f"read {handle.name}"):
+                reply = await handle.query.fetch_objects(
+                    filters=Filter.by_id().contains_any(ids), limit=len(ids), return_properties=list(properties)
+                )
+        except TenantMissing:
+            return {}
+        return {str(item.uuid): item for item in reply.objects}
+
+    async def _all(self, collection: str) -> dict[str, tuple[str, str]]:
+        """Type and JSON of every record of a small collection."""
+        handle = await self._handle(collection, None)
+        with translated(f"read {collection}"):
+            reply = await handle.query.fetch_objects(limit=MAX_RECORDS, return_properties=["type", "record"])
+        return {str(o.uuid): (str(o.properties["type"]), str(o.properties["record"])) for o in reply.objects}
+
+
+def _hit(item: Any, tier: Tier, score: float | None) -> Hit:
+    return Hit(str(item.uuid), str(item.properties["document"]), tier, float(score or 0.0))
+
+
+def _readable(model: type[M], records: dict[str, str]) -> dict[str, M]:
+    """Parsed records; one that cannot be read is reported and absent, so that what it guards stays closed."""
+    found: dict[str, M] = {}
+    for uid, record in records.items():
+        try:
+            found[uid] = parse(model, record, f"{model.__name__} {uid}")
+        except Reject as error:
+            _log.error("record ignored: %s", error.reason)
+    return found
