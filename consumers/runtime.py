@@ -1,0 +1,626 @@
+"""The loop that every lane shares.
+
+Two threads: the calling thread polls Kafka (so membership, rebalances and read-ahead never wait for work), the work
+thread runs the lane. In between lies a bounded window per slot.
+
+    poll ─▶ window ─▶ Lane.accept ─▶ Lane.work ─▶ Assignment.done ─▶ progress record (store) ─▶ offset (Kafka)
+
+A lane raises the verbs of ``pipeline.errors``: Retry and Hold keep everything and call ``work`` again later, with the
+partitions held and the membership alive; Crash (and any other exception) stops the process without committing.
+Reject is the lane's own affair: it writes the dead letter and goes on.
+
+Taking over a partition: wait one lease unless the last owner left in order, start at the smaller of both offsets
+(rewound after an unclean stop), write a progress record in the own name, read. Giving up: finish the piece of work at
+hand, write progress marked clean, commit, end the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from consumers.assignment import Assignment
+from consumers.backoff import Backoff
+from consumers.lease import EndedLate, JointLease, Lease, Rechecks
+from consumers.positions import Start, must_wait, start_of
+from pipeline.bus.interface import Reader, ReaderFactory, Slot
+from pipeline.clock import Clock, SystemClock
+from pipeline.errors import HeadwaterError, Hold, Retry
+from pipeline.observe import Metrics, metrics
+from pipeline.ports import Deadline, Record
+from schemas.receipts import Lane as LaneName
+from schemas.receipts import Progress
+from schemas.topics import Topic
+
+log = logging.getLogger("headwater.consumer")
+
+PROGRESS_S = 0.2
+COMMIT_S = 1.0
+REFRESH_S = 5.0
+
+
+@dataclass(frozen=True)
+class LaneTopic:
+    """A topic of a lane. ``progress`` names the lane of its progress records; None keeps Kafka's offset only."""
+
+    topic: Topic
+    progress: LaneName | None = None
+    first: Literal["beginning", "end"] = "beginning"
+
+
+@dataclass(frozen=True)
+class LaneSpec:
+    """How a lane consumes."""
+
+    name: LaneName
+    topics: tuple[LaneTopic, ...]
+    session_s: float
+    generation: str = ""
+    timeout_s: float = 5.0  # longest single store call
+    safety_window: int = 1000
+    window_records: int = 400  # read ahead per slot
+    window_bytes: int = 16_000_000
+    drain_s: float = 5.0  # longest wait for the piece of work at hand when partitions are given up
+    backoff_max_s: float = 5.0
+
+
+class Lane(Protocol):
+    """What is done with the records. All methods run on the work thread, never concurrently."""
+
+    spec: LaneSpec
+
+    def opened(self, assignment: Assignment) -> None:
+        """A partition begins; its records follow."""
+        ...
+
+    def accept(self, assignment: Assignment, record: Record) -> None:
+        """Take a record into the lane's queues; no input or output here."""
+        ...
+
+    def work(self) -> float | None:
+        """Do one bounded piece of work (≤ 100 ms where there is a choice).
+
+        Returns the seconds after which to be called again (0: at once), or None to wait for records. May raise
+        Retry or Hold, having kept everything that is to be done again; EndedLate only after ``Rechecks.owe``.
+        """
+        ...
+
+    def closed(self, assignment: Assignment) -> None:
+        """A partition is given up: forget everything queued of it, send nothing more for it."""
+        ...
+
+
+class ProgressStore(Protocol):
+    """The part of ``pipeline.ports.IndexStore`` that the runtime needs."""
+
+    def read_progress(self, lane: str, generation: str, topic: str) -> dict[int, Progress]: ...
+    def write_progress(self, records: Sequence[Progress], deadline: Deadline | None = None) -> None: ...
+
+
+@dataclass
+class Hooks:
+    """Where fault tests stop a process; all do nothing by default."""
+
+    before_write: Callable[[], None] | None = None  # between a lease's check and the sending of the write
+    before_work: Callable[[], None] | None = None
+
+
+@dataclass
+class _Written:
+    """What was last written of a slot."""
+
+    offset: int = -1
+    end: int = -1
+    at: float = -1e9
+    committed: int = -1
+
+
+@dataclass
+class _State:
+    """Shared by both threads, guarded by ``Runtime._inbox_changed``."""
+
+    inbox: deque[tuple[Assignment, Record | None]] = field(default_factory=deque)  # None opens the assignment
+    overdue: list[Assignment] = field(default_factory=list)  # given up during a piece of work, to be closed after it
+    stopping: bool = False
+    error: BaseException | None = None
+    holding: str | None = None
+
+
+class Runtime:
+    """Runs one lane in this process until ``stop``. See the module for the whole picture."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        *,
+        reader: ReaderFactory,
+        store: ProgressStore,
+        rechecks: Rechecks,
+        clock: Clock | None = None,
+        hooks: Hooks | None = None,
+        observed: Metrics | None = None,
+        poll_ms: int = 200,
+    ) -> None:
+        self.lane = lane
+        self.spec = lane.spec
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._clock = clock if clock is not None else SystemClock()
+        self._store = store
+        self._rechecks = rechecks
+        self._hooks = hooks if hooks is not None else Hooks()
+        self._metrics = observed if observed is not None else metrics()
+        self._poll_ms = poll_ms
+        self._make_reader = reader
+        self._reader: Reader | None = None
+        self._assignments: dict[int, Assignment] = {}
+        self._written: dict[Slot, _Written] = {}
+        self._paused: set[Slot] = set()
+        self._state = _State()
+        self._inbox_changed = threading.Condition()
+        self._work_lock = threading.Lock()
+        self._backoff = Backoff(most=self.spec.backoff_max_s)
+        self._takeover = Backoff(first=0.05, most=1.0)
+        self._takeover_due = 0.0
+        self._commit_due = 0.0
+        self._progress_of = {str(t.topic): t.progress for t in self.spec.topics}
+        self._first_of = {str(t.topic): t.first for t in self.spec.topics}
+
+    # ------------------------------------------------------------ life
+
+    def run(self) -> None:
+        """Consume until ``stop`` is called; leaves the group in order. Raises what stopped the lane."""
+        reader = self._reader = self._make_reader(self)
+        worker = threading.Thread(target=self._work_loop, name=f"work-{self.spec.name}", daemon=True)
+        worker.start()
+        try:
+            while not self._state.stopping:
+                self._poll_once(reader)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            self._leave(reader, worker)
+        if self._state.error is not None:
+            raise self._state.error
+
+    def stop(self) -> None:
+        """Ask the loop to end: the piece of work at hand is finished, progress written, the group left."""
+        with self._inbox_changed:
+            self._state.stopping = True
+            self._inbox_changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._inbox_changed:
+            if self._state.error is None:
+                self._state.error = error
+            self._state.stopping = True
+            self._inbox_changed.notify_all()
+
+    def _leave(self, reader: Reader, worker: threading.Thread) -> None:
+        worker.join(self.spec.drain_s)
+        try:
+            self._rechecks.settle()
+        except Retry:
+            log.error("rechecks are owed and could not be asked for: %s", self._rechecks.owed())
+        try:
+            reader.close()
+        except HeadwaterError:
+            log.warning("could not leave the group in order", exc_info=True)
+
+    # ------------------------------------------------------------ poll thread
+
+    def _poll_once(self, reader: Reader) -> None:
+        try:
+            records = reader.poll(self._poll_ms)
+        except Retry as error:
+            self._count_retry(error)
+            self._pause_poll(0.2)
+            return
+        if records:
+            self._hand_over(records)
+        self._note_positions(reader)
+        self._open_pending(reader)
+        self._apply_window(reader)
+        self._commit(reader)
+
+    def _pause_poll(self, seconds: float) -> None:
+        with self._inbox_changed:
+            self._inbox_changed.wait_for(lambda: self._state.stopping, timeout=seconds)
+
+    def _hand_over(self, records: list[Record]) -> None:
+        with self._inbox_changed:
+            for record in records:
+                assignment = self._assignments.get(record.partition)
+                if assignment is None or not assignment.active:
+                    continue
+                assignment.read(record)
+                self._state.inbox.append((assignment, record))
+                self._metrics.count("headwater_records_total", lane=self.spec.name, topic=record.topic)
+            self._inbox_changed.notify_all()
+
+    def _note_positions(self, reader: Reader) -> None:
+        """Aborted and control records end at no record of ours; the position still moves past them."""
+        for assignment in list(self._assignments.values()):
+            if assignment.active:
+                for slot in assignment.slots():
+                    assignment.advance(slot.topic, reader.position(slot))
+
+    def _apply_window(self, reader: Reader) -> None:
+        for assignment in list(self._assignments.values()):
+            if not assignment.active:
+                continue
+            for slot in assignment.slots():
+                records, size = assignment.open(slot.topic)
+                full = records >= self.spec.window_records or size >= self.spec.window_bytes
+                empty = records <= self.spec.window_records // 2 and size <= self.spec.window_bytes // 2
+                if full and slot not in self._paused:
+                    reader.pause([slot])
+                    self._paused.add(slot)
+                elif empty and slot in self._paused:
+                    reader.resume([slot])
+                    self._paused.discard(slot)
+
+    def _commit(self, reader: Reader) -> None:
+        now = self._clock.elapsed()
+        if now < self._commit_due:
+            return
+        self._commit_due = now + COMMIT_S
+        offsets = self._committable()
+        if not offsets:
+            return
+        try:
+            if reader.commit(offsets):
+                for slot, offset in offsets.items():
+                    self._written_of(slot).committed = offset
+        except Retry as error:
+            self._count_retry(error)
+
+    def _committable(self) -> dict[Slot, int]:
+        """Offsets that the store's progress covers (or, without a progress lane, the watermark) and that moved."""
+        offsets = {}
+        for assignment in list(self._assignments.values()):
+            if not assignment.active:
+                continue
+            for slot in assignment.slots():
+                written = self._written_of(slot)
+                tracked = self._progress_of[slot.topic] is not None
+                offset = written.offset if tracked else assignment.watermark(slot.topic)
+                if offset > written.committed:
+                    offsets[slot] = offset
+        return offsets
+
+    def _written_of(self, slot: Slot) -> _Written:
+        return self._written.setdefault(slot, _Written())
+
+    # ------------------------------------------------------------ taking over
+
+    def on_assigned(self, slots: frozenset[Slot]) -> None:
+        """Listener: note the partitions; they are opened by the poll loop once their previous owner's lease is over."""
+        reader = self._reader
+        assert reader is not None or not slots
+        for partition in sorted({slot.partition for slot in slots}):
+            lease = Lease(
+                self._confirmed,
+                clock=self._clock,
+                session_s=self.spec.session_s,
+                timeout_s=self.spec.timeout_s,
+                partition=partition,
+                before_write=self._hooks.before_write,
+            )
+            topics = [str(t.topic) for t in self.spec.topics]
+            self._assignments[partition] = Assignment(partition, topics, lease, self._clock.elapsed())
+        self._takeover_due = 0.0
+        self._metrics.set("headwater_partitions_owned", len(self._assignments), lane=self.spec.name)
+
+    def _confirmed(self) -> float | None:
+        return self._reader.confirmed() if self._reader is not None else None
+
+    def _open_pending(self, reader: Reader) -> None:
+        pending = [a for a in self._assignments.values() if not a.active and not a.closed]
+        if not pending or self._clock.elapsed() < self._takeover_due:
+            return
+        try:
+            progress = self._read_progress()
+            for assignment in pending:
+                self._open(reader, assignment, progress)
+            self._takeover.reset()
+        except Retry as error:
+            self._count_retry(error)
+            self._takeover_due = self._clock.elapsed() + self._takeover.next()
+
+    def _read_progress(self) -> dict[Slot, Progress]:
+        found = {}
+        for topic, lane in self._progress_of.items():
+            if lane is not None:
+                for partition, record in self._store.read_progress(lane, self.spec.generation, topic).items():
+                    found[Slot(topic, partition)] = record
+        return found
+
+    def _open(self, reader: Reader, assignment: Assignment, progress: dict[Slot, Progress]) -> None:
+        slots = assignment.slots()
+        known = [progress[slot] for slot in slots if slot in progress]
+        waited = self._clock.elapsed() - assignment.since
+        if must_wait(known, self.owner) and waited < self.spec.session_s:
+            return
+        starts = self._starts(reader, slots, progress)
+        offsets = {slot: starts[slot.topic].offset for slot in slots}
+        if not reader.commit(offsets):
+            return  # rebalancing: there will be another assignment
+        self._write_progress_of(assignment, offsets, reader, clean=False)
+        assignment.begin(starts)
+        for slot in slots:
+            self._written[slot] = _Written(offset=offsets[slot], at=self._clock.elapsed(), committed=offsets[slot])
+            reader.seek(slot, offsets[slot])
+        with self._inbox_changed:
+            self._state.inbox.append((assignment, None))
+            self._inbox_changed.notify_all()
+        self._paused.difference_update(slots)
+        reader.resume(slots)
+        log.info(
+            "partition %d opened",
+            assignment.partition,
+            extra={"fields": {t: {"offset": s.offset, "why": s.why} for t, s in starts.items()}},
+        )
+
+    def _starts(self, reader: Reader, slots: list[Slot], progress: dict[Slot, Progress]) -> dict[str, Start]:
+        committed = reader.committed(slots)
+        beginning = reader.beginning_offsets(slots)
+        end = reader.end_offsets(slots)
+        return {
+            slot.topic: start_of(
+                committed=committed.get(slot),
+                progress=progress.get(slot),
+                tracked=self._progress_of[slot.topic] is not None,
+                beginning=beginning[slot],
+                end=end[slot],
+                safety_window=self.spec.safety_window,
+                window_records=self.spec.window_records,
+                first=self._first_of[slot.topic],
+            )
+            for slot in slots
+        }
+
+    # ------------------------------------------------------------ giving up
+
+    def on_revoked(self, slots: frozenset[Slot], *, lost: bool) -> None:
+        """Listener: finish the piece of work at hand, write progress marked clean, commit, end the leases."""
+        partitions = {slot.partition for slot in slots}
+        given = [self._assignments[p] for p in sorted(partitions) if p in self._assignments]
+        if lost:
+            for assignment in given:
+                assignment.lease.give_up()
+        drained = self._work_lock.acquire(timeout=self.spec.drain_s)
+        try:
+            clean = drained and not lost and self._state.error is None
+            if clean:
+                self._leave_in_order([a for a in given if a.active])
+            for assignment in given:
+                assignment.lease.give_up()
+                assignment.closed = True
+                self._assignments.pop(assignment.partition, None)
+                for slot in assignment.slots():
+                    self._paused.discard(slot)
+                    self._written.pop(slot, None)
+                if drained:
+                    self.lane.closed(assignment)
+        finally:
+            if drained:
+                self._work_lock.release()
+        self._purge(given, drained=drained)
+        how = "lost" if lost else "in_order" if drained else "undrained"
+        self._metrics.count("headwater_rebalances_total", len(given), lane=self.spec.name, how=how)
+        self._metrics.set("headwater_partitions_owned", len(self._assignments), lane=self.spec.name)
+
+    def _leave_in_order(self, given: list[Assignment]) -> None:
+        reader = self._reader
+        if reader is None:
+            return
+        offsets: dict[Slot, int] = {}
+        try:
+            for assignment in given:
+                own = {slot: assignment.watermark(slot.topic) for slot in assignment.slots()}
+                self._write_progress_of(assignment, own, reader, clean=True)
+                offsets |= own
+            if offsets:
+                reader.commit(offsets)
+        except Retry as error:
+            # The next owner waits one lease and rewinds: nothing is lost.
+            self._count_retry(error)
+
+    def _purge(self, given: list[Assignment], *, drained: bool) -> None:
+        """Drop entries of closed partitions; where work could not be awaited, the work thread closes them after it."""
+        with self._inbox_changed:
+            self._state.inbox = deque(entry for entry in self._state.inbox if entry[0] not in given)
+            if not drained:
+                self._state.overdue.extend(given)
+
+    # ------------------------------------------------------------ work thread
+
+    def _work_loop(self) -> None:
+        pause = 0.0
+        try:
+            while self._await_work(pause):
+                pause = self._work_once()
+        except BaseException as error:
+            log.error("the lane stopped", exc_info=True)
+            self._fail(error)
+
+    def _await_work(self, pause: float) -> bool:
+        """Wait until records arrive or ``pause`` is over (negative: only the time counts); false when stopping."""
+        with self._inbox_changed:
+            if pause < 0:
+                self._inbox_changed.wait_for(lambda: self._state.stopping, timeout=-pause)
+            elif pause > 0:
+                self._inbox_changed.wait_for(
+                    lambda: self._state.stopping or bool(self._state.inbox), timeout=min(pause, PROGRESS_S)
+                )
+            return not self._state.stopping
+
+    def _work_once(self) -> float:
+        """One piece of work and the bookkeeping after it; the pause before the next, negative after a failure."""
+        with self._work_lock:
+            self._take_inbox()
+            pause = self._attempt()
+            self._checkpoint()
+        return pause
+
+    def _take_inbox(self) -> None:
+        with self._inbox_changed:
+            entries = list(self._state.inbox)
+            self._state.inbox.clear()
+            overdue = list(self._state.overdue)
+            self._state.overdue.clear()
+        for assignment in overdue:
+            self.lane.closed(assignment)
+        for assignment, record in entries:
+            if assignment.closed:
+                continue
+            if record is None:
+                self.lane.opened(assignment)
+            else:
+                self.lane.accept(assignment, record)
+
+    def _attempt(self) -> float:
+        try:
+            self._rechecks.settle()
+            if self._hooks.before_work is not None:
+                self._hooks.before_work()
+            wanted = self.lane.work()
+        except Hold as hold:
+            return hold.seconds
+        except Retry as error:
+            self._count_retry(error)
+            if isinstance(error, EndedLate):
+                self._metrics.count("headwater_late_writes_total", lane=self.spec.name)
+            self._holding(f"{type(error).__name__}: {error}")
+            return -self._backoff.next()
+        self._backoff.reset()
+        self._holding(None)
+        return PROGRESS_S if wanted is None else wanted
+
+    def _holding(self, why: str | None) -> None:
+        if (why is None) != (self._state.holding is None):
+            self._metrics.set("headwater_holding", 0 if why is None else 1, lane=self.spec.name)
+            if why is not None:
+                log.warning("holding: %s", why)
+            else:
+                log.info("going on after holding")
+        self._state.holding = why
+
+    def _count_retry(self, error: Retry) -> None:
+        self._metrics.count("headwater_retries_total", lane=self.spec.name, kind=type(error).__name__)
+
+    # ------------------------------------------------------------ progress
+
+    def _checkpoint(self) -> None:
+        """Write the progress that is due: moved and 200 ms old, or unmoved and 5 s old (a sign of life)."""
+        now = self._clock.elapsed()
+        due: list[tuple[Assignment, Slot, int]] = []
+        for assignment in list(self._assignments.values()):
+            if not assignment.active or assignment.lease.left() <= 0:
+                continue
+            for slot in assignment.slots():
+                if self._progress_of[slot.topic] is None:
+                    continue
+                written = self._written_of(slot)
+                offset = assignment.watermark(slot.topic)
+                age = now - written.at
+                moved = offset != written.offset or self._end_of(slot) != written.end
+                if age >= REFRESH_S or (moved and age >= PROGRESS_S):
+                    due.append((assignment, slot, offset))
+        if not due:
+            return
+        try:
+            self._write_due(due, now)
+        except Retry as error:
+            self._count_retry(error)
+
+    def _write_due(self, due: list[tuple[Assignment, Slot, int]], now: float) -> None:
+        records = [self._progress_record(slot, offset, clean=False) for _, slot, offset in due]
+        leases = JointLease([assignment.lease for assignment, _, _ in due])
+        self._store.write_progress(records, leases)
+        for (_, slot, offset), record in zip(due, records, strict=True):
+            written = self._written_of(slot)
+            written.offset, written.end, written.at = offset, record.end_offset, now
+            labels = {"lane": self.spec.name, "topic": slot.topic, "partition": str(slot.partition)}
+            self._metrics.set("headwater_applied_offset", offset, **labels)
+            self._metrics.set("headwater_backlog_records", max(0, record.end_offset - offset), **labels)
+        self._metrics.set(
+            "headwater_lease_seconds", min(a.lease.left() for a, _, _ in due), lane=self.spec.name
+        )
+
+    def _write_progress_of(
+        self, assignment: Assignment, offsets: dict[Slot, int], reader: Reader, *, clean: bool
+    ) -> None:
+        records = [
+            self._progress_record(slot, offset, clean=clean)
+            for slot, offset in offsets.items()
+            if self._progress_of[slot.topic] is not None
+        ]
+        if records:
+            self._store.write_progress(records, assignment.lease)
+
+    def _progress_record(self, slot: Slot, offset: int, *, clean: bool) -> Progress:
+        lane = self._progress_of[slot.topic]
+        assert lane is not None
+        now = self._clock.now()
+        return Progress(
+            lane=lane,
+            generation=self.spec.generation,
+            topic=slot.topic,
+            partition=slot.partition,
+            offset=offset,
+            owner=self.owner,
+            clean=clean,
+            lease_until=now if clean else now + int(self.spec.session_s * 1_000_000),
+            written_at=now,
+            end_offset=max(offset, self._end_of(slot)),
+        )
+
+    def _end_of(self, slot: Slot) -> int:
+        seen = self._reader.highwater(slot) if self._reader is not None else None
+        return seen if seen is not None else max(0, self._written_of(slot).end)
+
+    # ------------------------------------------------------------ health
+
+    def health(self) -> dict[str, object]:
+        """What /healthz answers: state (waiting, running, holding, stopping), partitions, offsets, lease."""
+        assignments = sorted(self._assignments.items())
+        active = [a for _, a in assignments if a.active]
+        if self._state.stopping:
+            state = "stopping"
+        elif self._state.holding is not None:
+            state = "holding"
+        else:
+            state = "running" if active and len(active) == len(assignments) else "waiting"
+        return {
+            "lane": self.spec.name,
+            "generation": self.spec.generation,
+            "owner": self.owner,
+            "state": state,
+            "holding": self._state.holding,
+            "lease_s": round(min((a.lease.left() for a in active), default=0.0), 3),
+            "partitions": {
+                str(number): self._partition_health(assignment) for number, assignment in assignments
+            },
+        }
+
+    def _partition_health(self, assignment: Assignment) -> dict[str, object]:
+        if not assignment.active:
+            return {"state": "taking over"}
+        topics: dict[str, object] = {}
+        for slot in assignment.slots():
+            offset = assignment.watermark(slot.topic)
+            topics[slot.topic] = {
+                "offset": offset,
+                "end": max(offset, self._end_of(slot)),
+                "open": assignment.open(slot.topic)[0],
+                "start": assignment.starts[slot.topic].why,
+            }
+        return {"state": "open", "topics": topics}
