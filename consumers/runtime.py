@@ -72,7 +72,11 @@ class LaneSpec:
 
 
 class Lane(Protocol):
-    """What is done with the records. All methods run on the work thread, never concurrently."""
+    """What is done with the records. No two methods run at once: each is called under the runtime's work lock.
+
+    A lane with threads of its own calls ``Assignment.done`` from any of them, and stops the process with
+    ``Runtime.fail``; ``drain`` is where the runtime waits for what they hold.
+    """
 
     spec: LaneSpec
 
@@ -89,6 +93,13 @@ class Lane(Protocol):
 
         Returns the seconds after which to be called again (0: at once), or None to wait for records. May raise
         Retry or Hold, having kept everything that is to be done again; EndedLate only after ``Rechecks.owe``.
+        """
+        ...
+
+    def drain(self, assignments: Sequence[Assignment], seconds: float) -> bool:
+        """Start nothing more for these partitions and wait until nothing of them is in flight.
+
+        False when that takes longer than ``seconds``: the next owner then waits one lease and rewinds.
         """
         ...
 
@@ -183,7 +194,7 @@ class Runtime:
             while not self._state.stopping:
                 self._poll_once(reader)
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._leave(reader, worker)
         if self._state.error is not None:
@@ -195,7 +206,8 @@ class Runtime:
             self._state.stopping = True
             self._inbox_changed.notify_all()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Stop the process without committing; ``run`` raises the error. For a lane's own threads."""
         with self._inbox_changed:
             if self._state.error is None:
                 self._state.error = error
@@ -395,8 +407,10 @@ class Runtime:
         if lost:
             for assignment in given:
                 assignment.lease.give_up()
-        drained = self._work_lock.acquire(timeout=self.spec.drain_s)
+        drained = locked = self._work_lock.acquire(timeout=self.spec.drain_s)
         try:
+            if locked:
+                drained = self.lane.drain(given, self.spec.drain_s)
             clean = drained and not lost and self._state.error is None
             if clean:
                 self._leave_in_order([a for a in given if a.active])
@@ -407,12 +421,12 @@ class Runtime:
                 for slot in assignment.slots():
                     self._paused.discard(slot)
                     self._written.pop(slot, None)
-                if drained:
+                if locked:
                     self.lane.closed(assignment)
         finally:
-            if drained:
+            if locked:
                 self._work_lock.release()
-        self._purge(given, drained=drained)
+        self._purge(given, closed=locked)
         how = "lost" if lost else "in_order" if drained else "undrained"
         self._metrics.count("headwater_rebalances_total", len(given), lane=self.spec.name, how=how)
         self._metrics.set("headwater_partitions_owned", len(self._assignments), lane=self.spec.name)
@@ -433,11 +447,11 @@ class Runtime:
             # The next owner waits one lease and rewinds: nothing is lost.
             self._count_retry(error)
 
-    def _purge(self, given: list[Assignment], *, drained: bool) -> None:
+    def _purge(self, given: list[Assignment], *, closed: bool) -> None:
         """Drop entries of closed partitions; where work could not be awaited, the work thread closes them after it."""
         with self._inbox_changed:
             self._state.inbox = deque(entry for entry in self._state.inbox if entry[0] not in given)
-            if not drained:
+            if not closed:
                 self._state.overdue.extend(given)
 
     # ------------------------------------------------------------ work thread
@@ -449,7 +463,7 @@ class Runtime:
                 pause = self._work_once()
         except BaseException as error:
             log.error("the lane stopped", exc_info=True)
-            self._fail(error)
+            self.fail(error)
 
     def _await_work(self, pause: float) -> bool:
         """Wait until records arrive or ``pause`` is over (negative: only the time counts); false when stopping."""
