@@ -27,7 +27,7 @@ from pipeline.flow import Change, Committed, DocumentFlow, Prepared
 from pipeline.observe import Metrics
 from pipeline.ports import Deadline, Embedder, Record
 from schemas.documents import Chunk
-from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, HoldChanged, MaintenanceCommand
+from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, MaintenanceCommand
 from schemas.keys import DocumentRef
 from schemas.receipts import Coordinates, Outcome, Receipt, StageTimes
 
@@ -78,7 +78,7 @@ class Surroundings(Protocol):
         ...
 
     def ask_recheck(self, documents: Sequence[DocumentRef]) -> None:
-        """Publish rechecks: a write of ours ended after the lease. Raises BusUnavailable."""
+        """A write of ours ended after the lease: its documents are to be rechecked before anything else is done."""
         ...
 
     def crash(self, error: BaseException) -> None:
@@ -179,6 +179,10 @@ class IndexWorkers:
     def prepare(self, job: Job) -> _Running | None:
         """Read and diff; None when the job needs no commit (finished, put back or rejected on the way)."""
         change, maintenance, extra = self._merge(job)
+        for work in job.works:
+            if work.fault is not None:
+                self.around.dead_letter(work, work.fault, 1, parked=False)
+                extra.append(self._receipt(job, work, "dead_letter", reason=work.fault.reason))
         for work, command in maintenance:
             extra.append(self._maintain(job, work, command, change))
         if any(w.kind == "tail" for w in job.works):
@@ -199,7 +203,7 @@ class IndexWorkers:
         for work in job.works:
             if isinstance(work.event, MaintenanceCommand):
                 maintenance.append((work, work.event))
-            elif work.kind in ("access", "content") and not isinstance(work.event, HoldChanged):
+            elif work.kind in ("access", "content") and work.event is not None:
                 before = newest.get(work.kind)
                 if before is not None and _version(before) > _version(work):
                     replaced.append(work)
@@ -333,10 +337,7 @@ class IndexWorkers:
         self.metrics.count("headwater_retries_total", lane="index", kind=type(error).__name__)
         if isinstance(error, EndedLate):
             self.metrics.count("headwater_late_writes_total", lane="index")
-            try:
-                self.around.ask_recheck([job.document])
-            except Retry:
-                log.warning("the recheck of a late write could not be published yet; the job stays")
+            self.around.ask_recheck([job.document])
         if not job.dropped:
             log.warning("held: %s", error, extra={"fields": {"attempt": job.infra_attempts + 1}})
         delay = min(5.0, 0.05 * 2 ** min(job.infra_attempts, 8))
@@ -367,9 +368,11 @@ class IndexWorkers:
         """The content cannot be processed; an access event beside it still counts."""
         change = Change(document=job.document, ambiguous=True)
         for work in job.works:
-            if work.kind == "access" and isinstance(work.event, AccessSet | AccessTombstone):
-                if change.access is None or change.access.version <= work.event.version:
-                    change.access = work.event
+            event = work.event
+            if isinstance(event, AccessSet | AccessTombstone) and event.version >= (
+                change.access.version if change.access is not None else 0
+            ):
+                change.access = event
         if change.access is None:
             self._complete(job, receipts)
             return
@@ -456,7 +459,8 @@ class IndexWorkers:
             document=job.document, document_uid=job.document.uid,
             event_type=f"{work.kind}.{getattr(event, 'type', '')}", version=_version(work), outcome=outcome,
             priority="live" if work.priority in LIVE else "bulk", times=times,
-            chunks_total=done.chunks_total if done else 0, chunks_embedded=done.chunks_embedded if done and content else 0,
+            chunks_total=done.chunks_total if done else 0,
+            chunks_embedded=done.chunks_embedded if done and content else 0,
             chunks_written=done.chunks_written if done else 0, chunks_removed=done.chunks_removed if done else 0,
             tokens=done.tokens if done and content else 0, reason=reason or (done.reason if done else None),
             coordinates=Coordinates(topic=record.topic, partition=record.partition, offset=record.offset)

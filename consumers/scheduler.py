@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Literal
 
 from pipeline.clock import Clock
+from pipeline.errors import Reject
 from pipeline.ports import Record
 from schemas.events import (
     AccessSet,
@@ -53,6 +54,8 @@ class Work:
     )
     received_at: int = 0
     ambiguous: bool = False
+    fault: Reject | None = None  # not understood: becomes a dead letter
+    nameless: bool = False  # the record names no document
 
     @property
     def size(self) -> int:
@@ -245,8 +248,8 @@ class DocumentScheduler:
         with self._lock:
             return sum(self._records.values())
 
-    def drop(self, partitions: Iterable[int]) -> None:
-        """Forget queued work of revoked partitions; jobs in work are marked dropped."""
+    def drop(self, partitions: Iterable[int], *, running: bool = True) -> None:
+        """Forget queued work of revoked partitions; with ``running`` jobs in work are marked dropped as well."""
         gone = set(partitions)
         with self._changed:
             self._timed = [t for t in self._timed if t[2].partition not in gone]
@@ -258,7 +261,7 @@ class DocumentScheduler:
                 if not queue.works and not queue.busy:
                     del self._documents[uid]
             for job in self._busy.values():
-                if job.partition in gone:
+                if running and job.partition in gone:
                     job.dropped = True
             self._changed.notify_all()
 
