@@ -31,7 +31,12 @@ from pipeline.settings import Settings
 KAFKA, WEAVIATE = kafka_server.NAME, weaviate_server.NAME
 NAMES = (KAFKA, WEAVIATE)
 READY_SECONDS = 120.0
+EXTERNAL_SECONDS = 10.0
 START_MIB = 512
+_EXTERNAL_REMEDY = {
+    KAFKA: "Check HEADWATER_KAFKA__BOOTSTRAP, or unset it to let Headwater start its own.",
+    WEAVIATE: "Check HEADWATER_WEAVIATE__URL and its key, or unset them to let Headwater start its own.",
+}
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class Services:
     def down(self) -> None:
         """Stop what was started here, in order; nothing else. Data stays."""
         with self._lock():
-            if self._store.state().mode == "docker":
+            if self._uses_docker():
                 docker.down(self.state_dir, self._store.state(), self._store.secrets())
             for name in NAMES:
                 self._managed[name].send(signal.SIGCONT)
@@ -177,6 +182,10 @@ class Services:
         """The keys of this state directory, made on first use."""
         return self._store.secrets()
 
+    def ports(self) -> dict[str, int]:
+        """Every port of the services started here, by purpose."""
+        return dict(self._store.state().ports)
+
     def healthy(self, name: str) -> bool:
         """Whether the service answers now."""
         return self._answer(name) is not None
@@ -209,6 +218,12 @@ class Services:
                 "This works on services that the launcher started without Docker.",
             )
         return self._managed[name]
+
+    def _uses_docker(self) -> bool:
+        try:
+            return self._store.state().mode == "docker"
+        except InfraError:  # a damaged file: what runs as a child can still be stopped by its pid file
+            return False
 
     def _check_disk(self) -> None:
         require_space(self.state_dir, START_MIB, "the services' data", "HEADWATER_STATE_DIR")
@@ -267,7 +282,7 @@ class Services:
     def _wait(self, name: str, report: Reporter) -> None:
         begin = time.monotonic()
         external = name in self._external
-        limit = 10.0 if external else READY_SECONDS
+        limit = EXTERNAL_SECONDS if external else READY_SECONDS
         while (version := self._answer(name)) is None:
             waited = time.monotonic() - begin
             if not external and self._store.state().mode == "native" and not self._managed[name].alive():
@@ -278,7 +293,7 @@ class Services:
             if waited > limit:
                 raise StartError(
                     f"{name} at {self._address(name)} did not answer within {limit:.0f} s.",
-                    "Check the address and the key." if external else f"Read {self._managed[name].log_file}.",
+                    _EXTERNAL_REMEDY[name] if external else f"Read {self._managed[name].log_file}.",
                 )
             report.step(name, "waiting for an answer")
             time.sleep(0.1)

@@ -45,6 +45,7 @@ class Secrets(BaseModel):
 
     weaviate_admin: str = Field(default_factory=_key)
     weaviate_read: str = Field(default_factory=_key)
+    weaviate_cluster: str = Field(default_factory=_key)
     jwt: str = Field(default_factory=_key)
     gateway: str = Field(default_factory=_key)
 
@@ -65,9 +66,9 @@ class Store:
         write_atomic(self.state_file, state.model_dump_json(indent=2).encode())
 
     def secrets(self) -> Secrets:
-        """The keys, made on first use."""
+        """The keys, made on first use; one that a later version added is made then."""
         found = _read(self.secrets_file, Secrets)
-        if not self.secrets_file.exists():
+        if found.model_fields_set != set(Secrets.model_fields):
             write_atomic(self.secrets_file, found.model_dump_json(indent=2).encode(), 0o600)
         return found
 

@@ -56,7 +56,7 @@ def environment(ports: Mapping[str, int], data: Path, secrets: Secrets) -> dict[
 
 
 def access(secrets: Secrets) -> dict[str, str]:
-    """Two keys: one that may do everything, one that may only read."""
+    """Two keys: one that may do everything, one that may only read. And one for the port between nodes."""
     return {
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "false",
         "AUTHENTICATION_APIKEY_ENABLED": "true",
@@ -65,6 +65,9 @@ def access(secrets: Secrets) -> dict[str, str]:
         "AUTHORIZATION_ADMINLIST_ENABLED": "true",
         "AUTHORIZATION_ADMINLIST_USERS": ADMIN,
         "AUTHORIZATION_ADMINLIST_READONLY_USERS": READER,
+        # That port, like gRPC's, is bound on every interface: the server has no setting for their addresses.
+        "CLUSTER_BASIC_AUTH_USERNAME": NODE,
+        "CLUSTER_BASIC_AUTH_PASSWORD": secrets.weaviate_cluster,
     }
 
 
