@@ -132,6 +132,8 @@ class QuerySettings(_Part):
     filter_principals: int = Field(
         default=300, ge=1, description="Above it a search goes unfiltered and wider."
     )
+    fusion: Literal["rrf", "convex"] = "rrf"
+    dense_share: float = Field(default=0.5, ge=0, le=1, description="Weight of the dense list in convex fusion.")
     tail_minutes: int = Field(default=15, ge=1)
     ready_age_s: float = Field(
         default=30.0, gt=0, description="Oldest lane progress with which the service is ready."

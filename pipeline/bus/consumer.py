@@ -338,11 +338,11 @@ class KafkaReader:
         member = MemberToRemove(
             member_id=member_id, group_instance_id=f"{self._group}.{self._member}", reason="left in order"
         )
-        with administrator(self._settings) as admin, contextlib.suppress(_Absent):
+        with administrator(self._settings) as admin, contextlib.suppress(*_ABSENT):
             admin.remove_group_members(self._group, [member])
 
 
-_Absent = (kafka_errors.UnknownMemberIdError, kafka_errors.GroupIdNotFoundError)
+_ABSENT = (kafka_errors.UnknownMemberIdError, kafka_errors.GroupIdNotFoundError)
 
 
 @contextlib.contextmanager
@@ -356,7 +356,8 @@ def _asking(what: str) -> Iterator[None]:
 class KafkaTail:
     """``pipeline.bus.interface.Tail`` on Kafka.
 
-    ``since``: "end" (only what comes), "beginning", or seconds into the past by append time.
+    ``since``: "end" (only what comes), "beginning", or seconds into the past by append time. A slot of ``offsets``
+    starts there instead, and one of ``not_after`` there at the latest, as far as the log still reaches.
     """
 
     def __init__(
@@ -365,6 +366,8 @@ class KafkaTail:
         topics: Sequence[Topic],
         *,
         since: float | Literal["end", "beginning"] = "end",
+        offsets: Mapping[Slot, int] | None = None,
+        not_after: Mapping[Slot, int] | None = None,
         isolation: Isolation = "read_committed",
         clock: Clock | None = None,
         max_records: int = 1000,
@@ -384,28 +387,41 @@ class KafkaTail:
         ]
         try:
             self._consumer.assign([self._names.to(slot) for slot in self._slots])
-            self._target = self._seek(since)
+            self._target = self._seek(since, offsets or {}, not_after or {})
         except BaseException:
             self.close()
             raise
 
-    def _seek(self, since: float | Literal["end", "beginning"]) -> dict[Slot, int]:
+    def _seek(
+        self,
+        since: float | Literal["end", "beginning"],
+        offsets: Mapping[Slot, int],
+        not_after: Mapping[Slot, int],
+    ) -> dict[Slot, int]:
         """Seek all slots; the ends at this moment."""
         ends = self._ends()
+        first: dict[Slot, int] = {}
         if since == "end":
             starts = ends
         elif since == "beginning":
-            with _asking("reading beginning offsets"):
-                found = self._consumer.beginning_offsets([self._names.to(s) for s in self._slots])
-            starts = {self._names.of(tp): int(offset) for tp, offset in found.items()}
+            starts = first = self._beginnings()
         else:
             at_ms = max(0, self._clock.now() // 1000 - int(since * 1000))
             with _asking("looking up offsets by time"):
                 times = self._consumer.offsets_for_times({self._names.to(s): at_ms for s in self._slots})
             starts = {self._names.of(tp): int(o.offset) for tp, o in times.items() if o is not None}
+        if (offsets or not_after) and not first:
+            first = self._beginnings()
         for slot in self._slots:
-            self._consumer.seek(self._names.to(slot), starts.get(slot, ends[slot]))
+            start = min(offsets.get(slot, starts.get(slot, ends[slot])), ends[slot])
+            start = max(min(start, not_after.get(slot, start)), first.get(slot, 0))
+            self._consumer.seek(self._names.to(slot), start)
         return ends
+
+    def _beginnings(self) -> dict[Slot, int]:
+        with _asking("reading beginning offsets"):
+            found = self._consumer.beginning_offsets([self._names.to(s) for s in self._slots])
+        return {self._names.of(tp): int(offset) for tp, offset in found.items()}
 
     def _ends(self) -> dict[Slot, int]:
         with _asking("reading end offsets"):

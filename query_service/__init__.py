@@ -1,0 +1,1 @@
+"""The read side: scope, retrieve, admit, fuse, and how fresh it all is."""

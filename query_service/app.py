@@ -1,0 +1,253 @@
+"""The HTTP application. ``create_app`` takes its dependencies; nothing happens at import."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi.responses import FileResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.staticfiles import StaticFiles
+
+from pipeline.clock import Clock
+from pipeline.observe import Metrics
+from pipeline.ports import IndexReader
+from pipeline.settings import Settings
+from query_service import problems
+from query_service.closure import Closures
+from query_service.encoders import Encoders, LoadEncoder
+from query_service.freshness import Changes, Freshness
+from query_service.overlay import Overlay
+from query_service.receipts import ReceiptStore
+from query_service.scope import Scope, TokenVerifier, Unauthorized
+from query_service.service import QueryService
+from query_service.state import REFRESH_S, ServiceState
+from query_service.tail import AccessTail, TailFactory
+from query_service.waiting import Waiter
+from schemas.api import (
+    DocumentResponse,
+    FreshnessResponse,
+    HealthResponse,
+    Problem,
+    SearchRequest,
+    SearchResponse,
+    TraceResponse,
+)
+
+STATIC = Path(__file__).parent / "static"
+MAX_BODY = 64 * 1024
+MAX_WINDOW_S = 30 * 24 * 3600
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    code: {"model": Problem, "description": text}
+    for code, text in (
+        (401, "The token is missing, expired or not valid here."),
+        (422, "Fields that cannot be used, by name."),
+        (503, "Something below is down or not ready; Retry-After says when to ask again."),
+    )
+}
+NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    **PROBLEMS,
+    404: {"model": Problem, "description": "Absent, or not for this token: the answers are equal."},
+}
+
+
+@dataclass
+class Dependencies:
+    """What the application is made of; the real ones come from ``query_service.wiring``, tests bring their own."""
+
+    settings: Settings
+    reader: IndexReader
+    open_tail: TailFactory
+    load_encoder: LoadEncoder
+    clock: Clock
+    metrics: Metrics
+    log_identity: str = ""
+
+
+@dataclass
+class Parts:
+    """The wired application."""
+
+    verifier: TokenVerifier
+    service: QueryService
+    state: ServiceState
+    tail: AccessTail
+    overlay: Overlay
+    freshness: Freshness
+    encoders: Encoders
+    changes: Changes
+    reader: IndexReader
+    metrics: Metrics
+
+
+def assemble(deps: Dependencies) -> Parts:
+    """Wire the parts. Raises ConfigError; opens nothing."""
+    settings, clock, metrics, reader = deps.settings, deps.clock, deps.metrics, deps.reader
+    verifier = TokenVerifier(settings.auth)
+    overlay, changes = Overlay(), Changes()
+    tail = AccessTail(deps.open_tail, overlay, clock, metrics, settings.query.tail_minutes, settings.kafka.partitions)
+    identity = deps.log_identity or settings.namespace
+    freshness = Freshness(
+        deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics
+    )
+    encoders = Encoders(deps.load_encoder, settings.encoder.query_threads)
+    state = ServiceState(reader, tail, freshness, encoders, clock, metrics, settings.query.ready_age_s)
+    closures = Closures(reader, overlay, clock, tail.alive)
+    tail.subscribe(changes.notify)
+    freshness.subscribe(changes.notify)
+    service = QueryService(
+        settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state,
+        Waiter(reader, overlay, tail, changes), verifier.log_key(),
+    )  # fmt: skip
+    return Parts(verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics)
+
+
+def create_app(deps: Dependencies) -> FastAPI:
+    """The application; its background work lives as long as its lifespan. Raises ConfigError."""
+    parts = assemble(deps)
+    app = FastAPI(
+        title="Headwater",
+        summary="Search within permissions over sources that change.",
+        version="1",
+        lifespan=_lifespan(parts),
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    problems.install(app)
+    app.middleware("http")(_watched(parts.metrics))
+    app.include_router(_api(parts))
+    app.include_router(_operations(parts))
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    return app
+
+
+def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
+    @asynccontextmanager
+    async def run(app: FastAPI) -> AsyncIterator[None]:
+        parts.changes.bind()
+        parts.freshness.start()
+        loop = asyncio.create_task(_background(parts.state))
+        try:
+            yield
+        finally:
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+            await asyncio.to_thread(parts.tail.stop)
+            await asyncio.to_thread(parts.freshness.stop)
+            parts.encoders.close()
+            await parts.reader.close()
+
+    return run
+
+
+async def _background(state: ServiceState) -> None:
+    frozen = False
+    while True:
+        await state.tick()
+        if not frozen and not state.reasons():
+            # What start-up made lives for good; a full collection over it stalls searches by hundreds of milliseconds.
+            gc.collect()
+            gc.freeze()
+            frozen = True
+        await asyncio.sleep(REFRESH_S)
+
+
+def _watched(metrics: Metrics) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
+    async def middleware(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        started = time.perf_counter()
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            response = problems.problem(413, "Too large", f"A request has at most {MAX_BODY} bytes.")
+        else:
+            response = await call_next(request)
+        route = getattr(request.scope.get("route"), "path", "other")
+        metrics.count("headwater_requests_total", route=route, status=str(response.status_code))
+        metrics.observe("headwater_request_seconds", time.perf_counter() - started, route=route)
+        response.headers.update(SECURITY_HEADERS)
+        if request.url.path.startswith("/v1/"):
+            response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return middleware
+
+
+_bearer = HTTPBearer(auto_error=False, description="A JWT with sub, tenant, aud and exp.")
+
+
+def _scope(parts: Parts) -> Callable[..., Scope]:
+    def verified(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Scope:
+        if credentials is None:
+            raise Unauthorized("there is none")
+        return parts.verifier.verify(credentials.credentials)
+
+    return verified
+
+
+def _api(parts: Parts) -> APIRouter:
+    router = APIRouter(prefix="/v1")
+    service = parts.service
+    scope = Depends(_scope(parts))
+
+    @router.post("/search", responses=PROBLEMS, summary="Search what the caller may read")
+    async def search(request: SearchRequest, caller: Annotated[Scope, scope]) -> SearchResponse:
+        return await service.search(caller, request)
+
+    @router.get("/documents/{document_uid}", responses=NOT_FOUND, summary="A document's sections")
+    async def document(
+        document_uid: str,
+        caller: Annotated[Scope, scope],
+        offset: Annotated[int, Query(ge=0, le=100_000, description="First section.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=500, description="Sections at most.")] = 100,
+    ) -> DocumentResponse:
+        return await service.document(caller, document_uid, offset, limit)
+
+    @router.get("/trace/{document_uid}", responses=NOT_FOUND, summary="What became of a document's events")
+    async def trace(document_uid: str, caller: Annotated[Scope, scope]) -> TraceResponse:
+        return await service.trace(caller, document_uid)
+
+    @router.get("/freshness", responses=PROBLEMS, summary="Completeness and lag of each source")
+    async def freshness(
+        caller: Annotated[Scope, scope],
+        window_s: Annotated[int, Query(ge=1, le=MAX_WINDOW_S, description="Window of the percentiles.")] = 3600,
+    ) -> FreshnessResponse:
+        return await service.freshness(caller, window_s)
+
+    return router
+
+
+def _operations(parts: Parts) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(parts.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @router.get("/healthz", summary="The process is alive")
+    async def healthz() -> HealthResponse:
+        return HealthResponse(ok=True)
+
+    @router.get("/readyz", summary="Searches are complete and safe now", responses={503: {"model": HealthResponse}})
+    async def readyz(response: Response) -> HealthResponse:
+        reasons = parts.state.reasons()
+        response.status_code = 503 if reasons else 200
+        return HealthResponse(ok=not reasons, reasons=reasons)
+
+    @router.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    return router
+

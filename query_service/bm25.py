@@ -1,0 +1,48 @@
+"""BM25 of candidates of both tiers from one table of statistics, so that hot and cold scores can be compared.
+
+Raw scores of the store are tier-local (each tier has its own N and document frequencies) and bury fresh answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.ports import TermStatistics
+
+K1 = 1.2
+B = 0.75
+MAX_TERMS = 64
+
+
+def idf(chunks: int, frequency: int) -> float:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)); a word that no chunk holds has the highest, it is never skipped."""
+    n = min(frequency, chunks)
+    return math.log(1.0 + (chunks - n + 0.5) / (n + 0.5))
+
+
+def score(query: Sequence[str], lexical: str, statistics: TermStatistics) -> float:
+    """Score of one chunk's analysed text. A word twice in the query counts twice; no (k1 + 1) factor."""
+    words = lexical.split(" ") if lexical else []
+    counts = Counter(words)
+    average = statistics.average_length or 1.0
+    norm = K1 * (1.0 - B + B * len(words) / average)
+    total = 0.0
+    for term in query:
+        tf = counts.get(term, 0)
+        if tf:
+            weight = idf(statistics.chunks, statistics.document_frequency.get(term, 0))
+            total += weight * tf / (tf + norm)
+    return total
+
+
+def query_terms(tokens: Sequence[str]) -> list[str]:
+    """The query's tokens with at most MAX_TERMS distinct ones: the first keep their repetitions."""
+    kept: dict[str, None] = {}
+    terms: list[str] = []
+    for token in tokens:
+        if token in kept or len(kept) < MAX_TERMS:
+            kept.setdefault(token)
+            terms.append(token)
+    return terms

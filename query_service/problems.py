@@ -1,0 +1,110 @@
+"""Errors as application/problem+json: what to do, and nothing of what the caller may not know."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from pipeline.errors import EncoderUnavailable, Retry
+from query_service.scope import FieldError, Unauthorized
+from query_service.service import DeadlineExceeded, NotFound
+from query_service.state import NotReady
+from schemas.api import FieldProblem, Problem
+
+log = logging.getLogger("headwater.query.http")
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 2
+_TITLES = {400: "Bad request", 405: "Method not allowed", 415: "Unsupported media type"}
+
+
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    errors: Sequence[FieldProblem] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A problem response."""
+    body = Problem(title=title, status=status, detail=detail, errors=tuple(errors))
+    return Response(body.model_dump_json(), status_code=status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def not_found() -> Response:
+    """The one answer for what is absent and for what the caller may not read: equal to the byte."""
+    return problem(404, "Not found", "There is nothing here that this token may read.")
+
+
+def unavailable(detail: str) -> Response:
+    """Something below us is down; nothing was lost."""
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return problem(503, "Temporarily unavailable", detail, headers=headers)
+
+
+def _fields(error: RequestValidationError) -> list[FieldProblem]:
+    found: list[FieldProblem] = []
+    for item in error.errors():
+        path = [str(p) for p in item["loc"]]
+        if path and path[0] in ("body", "query", "path", "header"):
+            path = path[1:] or [path[0]]
+        message = str(item["msg"]).removeprefix("Value error, ")
+        if item["type"] == "json_invalid":
+            path, message = ["body"], "the body is not valid JSON"
+        elif item["type"] == "extra_forbidden":
+            message = "this field is not known here; remove it"
+        found.append(FieldProblem(field=".".join(path), problem=message))
+    return found
+
+
+def install(app: FastAPI) -> None:
+    """Register the handlers."""
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=_fields(error))
+
+    @app.exception_handler(FieldError)
+    async def _field(request: Request, error: FieldError) -> Response:
+        errors = [FieldProblem(field=error.field, problem=error.problem)]
+        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=errors)
+
+    @app.exception_handler(Unauthorized)
+    async def _unauthorized(request: Request, error: Unauthorized) -> Response:
+        headers = {"WWW-Authenticate": 'Bearer realm="headwater"'}
+        return problem(401, "Unauthorized", f"Send a valid bearer token: {error.reason}.", headers=headers)
+
+    @app.exception_handler(NotFound)
+    async def _not_found(request: Request, error: NotFound) -> Response:
+        return not_found()
+
+    @app.exception_handler(NotReady)
+    async def _not_ready(request: Request, error: NotReady) -> Response:
+        return unavailable("The service is not ready: " + "; ".join(error.reasons) + ".")
+
+    @app.exception_handler(DeadlineExceeded)
+    async def _late(request: Request, error: DeadlineExceeded) -> Response:
+        return unavailable("The search did not end within its deadline; try again or narrow it.")
+
+    @app.exception_handler(Retry)
+    async def _retry(request: Request, error: Retry) -> Response:
+        log.warning("unavailable", extra={"fields": {"error": type(error).__name__, "reason": str(error)[:300]}})
+        what = "encoder" if isinstance(error, EncoderUnavailable) else "index"
+        return unavailable(f"The {what} does not answer at the moment; try again shortly.")
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404:
+            return not_found()
+        title = _TITLES.get(error.status_code, "Request refused")
+        return problem(error.status_code, title, f"{title}.", headers=dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, error: Exception) -> Response:
+        log.exception("request failed", exc_info=error)
+        return problem(500, "Internal error", "The request failed here; it has been logged.")

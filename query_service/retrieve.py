@@ -1,0 +1,352 @@
+"""Retrieval of one request: search, merge the tiers, admit, refill or repair, rank, fuse, and admit once more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pipeline.clock import Clock
+from pipeline.ports import ChunkText, IndexReader
+from query_service import bm25, fuse
+from query_service.admit import Refusal, admit_chunk, admit_document
+from query_service.legs import Candidate, Plan, Pool, search, search_filter
+from query_service.overlay import Overlay
+from query_service.scope import Narrowing
+from schemas.access import Closure
+from schemas.documents import AccessRecord, Manifest
+
+MAX_LIMIT = 1000
+GROWTH = 4
+
+ResolveClosure = Callable[[], Awaitable[Closure]]
+
+
+class Stopwatch:
+    """Milliseconds by stage; a stage entered twice adds up."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._start = time.perf_counter()
+        self._last = self._start
+
+    def lap(self, stage: str) -> None:
+        """Book the time since the last lap on ``stage``."""
+        now = time.perf_counter()
+        self.ms[stage] = self.ms.get(stage, 0.0) + (now - self._last) * 1000
+        self._last = now
+
+    def total(self) -> float:
+        """Milliseconds since the start."""
+        return (time.perf_counter() - self._start) * 1000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Depths of a request: ``candidates`` a leg and tier, when to go unfiltered, and until when (monotonic s)."""
+
+    candidates: int
+    filter_principals: int
+    deadline: float
+    fusion: Literal["rrf", "convex"] = "rrf"
+    dense_share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An admitted chunk with its ranks."""
+
+    candidate: Candidate
+    manifest: Manifest
+    record: AccessRecord
+    ordinal: int
+    fused: float
+    dense_rank: int | None = None
+    sparse_rank: int | None = None
+    sparse_score: float | None = None
+
+
+class Supplied(NamedTuple):
+    """A chunk that leaves: its ranks, the record that admitted it last, its text."""
+
+    ranked: Ranked
+    record: AccessRecord
+    text: ChunkText
+
+
+@dataclass
+class Outcome:
+    """What a request found. ``refused`` and raw counts are for metrics and the query log only."""
+
+    ranked: list[Ranked] = field(default_factory=list)
+    raw: Counter[str] = field(default_factory=Counter)
+    admitted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, ChunkText] = field(default_factory=dict)
+    starved: bool = False
+    refills: int = 0
+    repaired: int = 0
+
+
+@dataclass
+class _State:
+    """Manifests and records of one request, and where each listed chunk stands in its document."""
+
+    manifests: dict[str, Manifest | None] = field(default_factory=dict)
+    records: dict[str, AccessRecord | None] = field(default_factory=dict)
+    ordinals: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, ChunkText] = field(default_factory=dict)
+    verdicts: dict[str, Refusal | None] = field(default_factory=dict)
+
+
+class Retriever:
+    """One for the process; each call serves one request from one generation."""
+
+    def __init__(self, reader: IndexReader, overlay: Overlay, clock: Clock) -> None:
+        self._reader = reader
+        self._overlay = overlay
+        self._clock = clock
+
+    async def retrieve(
+        self, plan: Plan, narrowing: Narrowing, closure: Closure, k: int, limits: Limits, watch: Stopwatch
+    ) -> Outcome:
+        """All admitted candidates, best first. Raises StoreUnavailable.
+
+        Nobody and an empty scope find nothing without a search.
+        """
+        outcome = Outcome()
+        if not closure.principals or narrowing.empty:
+            return outcome
+        pool, state = Pool(), _State()
+        filtered = len(closure.principals) <= limits.filter_principals
+        limit = min(MAX_LIMIT, limits.candidates if filtered else 2 * limits.candidates)
+        want = max(k, limits.candidates // 2)
+        while True:
+            where = search_filter(narrowing, closure if filtered else None)
+            await search(self._reader, plan, where, limit, pool)
+            watch.lap("search")
+            await self._admit(plan, pool.found.values(), narrowing, closure, state)
+            watch.lap("admit")
+            short = self._short_legs(pool, state, want)
+            if not short:
+                break
+            if time.monotonic() >= limits.deadline or (filtered and limit >= MAX_LIMIT):
+                break
+            if filtered:
+                limit = min(MAX_LIMIT, limit * GROWTH)
+            filtered = True
+            outcome.refills += 1
+        outcome.repaired = await self._repair(plan, pool, narrowing, closure, state, limit)
+        watch.lap("repair")
+        outcome.starved = bool(pool.saturated) and self._admitted_count(pool, state) < k
+        outcome.ranked = await self._rank(plan, pool, state, limits, outcome)
+        outcome.texts = state.texts
+        watch.lap("fuse")
+        self._count(pool, state, outcome)
+        return outcome
+
+    # ------------------------------------------------------------ admission
+
+    async def _admit(
+        self,
+        plan: Plan,
+        candidates: Iterable[Candidate],
+        narrowing: Narrowing,
+        closure: Closure,
+        state: _State,
+    ) -> None:
+        """Give every new candidate a verdict; records and manifests are read once a request."""
+        new = [c for c in candidates if c.chunk_id not in state.verdicts]
+        uids = sorted({c.document_uid for c in new} - state.manifests.keys())
+        if uids:
+            manifests, records = await asyncio.gather(
+                self._reader.manifests(plan.generation, plan.tenant, uids),
+                self._reader.access(plan.tenant, uids),
+            )
+            for uid in uids:
+                state.manifests[uid] = manifests.get(uid)
+                state.records[uid] = self._overlay.access(uid, records.get(uid))
+        await self._find_ordinals(plan, new, state)
+        now = self._clock.now()
+        for c in new:
+            manifest, record = state.manifests[c.document_uid], state.records[c.document_uid]
+            if manifest is not None and manifest.document.uid != c.document_uid:
+                manifest = None
+            listed = c.chunk_id in state.ordinals
+            state.verdicts[c.chunk_id] = admit_chunk(listed, manifest, record, closure, narrowing, now)
+
+    async def _find_ordinals(self, plan: Plan, candidates: Sequence[Candidate], state: _State) -> None:
+        by_document: dict[str, list[str]] = {}
+        for c in candidates:
+            by_document.setdefault(c.document_uid, []).append(c.chunk_id)
+        paged: list[tuple[Manifest, list[str]]] = []
+        for uid, chunk_ids in by_document.items():
+            manifest = state.manifests[uid]
+            if manifest is None:
+                continue
+            if manifest.pages:
+                paged.append((manifest, chunk_ids))
+                continue
+            wanted = set(chunk_ids)
+            for ordinal, entry in enumerate(manifest.chunks):
+                if entry.chunk_id in wanted:
+                    state.ordinals[entry.chunk_id] = ordinal
+        found = await asyncio.gather(
+            *(self._reader.page_entries(plan.generation, manifest, ids) for manifest, ids in paged)
+        )
+        for entries in found:
+            state.ordinals.update({chunk_id: entry.ordinal for chunk_id, entry in entries.items()})
+
+    @staticmethod
+    def _short_legs(pool: Pool, state: _State, want: int) -> set[str]:
+        """Legs that may have had more and of which too few were admitted."""
+        admitted: Counter[str] = Counter()
+        for c in pool.found.values():
+            if state.verdicts[c.chunk_id] is None:
+                admitted["dense"] += c.distance is not None
+                admitted["sparse"] += c.sparse
+                admitted["exact"] += c.exact
+        return {leg for leg in pool.saturated if admitted[leg] < want}
+
+    @staticmethod
+    def _admitted_count(pool: Pool, state: _State) -> int:
+        return sum(state.verdicts[c] is None for c in pool.found)
+
+    async def _repair(
+        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, limit: int
+    ) -> int:
+        """Search once more, by document id, the documents of which only the manifest moved on; how many they were.
+
+        Their old chunks were found and the new ones not yet; both are in the store by now (removal waits).
+        """
+        moved = sorted(
+            {c.document_uid for c in pool.found.values() if state.verdicts[c.chunk_id] is Refusal.NOT_LISTED}
+        )
+        if not moved:
+            return 0
+        saturated = set(pool.saturated)
+        again = Pool()
+        # Unfiltered by principals: the pre-filter may be stale while a document changes, and admission decides anyway.
+        where = search_filter(narrowing, None, documents=moved)
+        await search(self._reader, plan, where, min(limit, MAX_LIMIT), again)
+        for uid in moved:
+            state.manifests.pop(uid, None)
+            state.records.pop(uid, None)
+        for chunk_id in [c.chunk_id for c in pool.found.values() if c.document_uid in set(moved)]:
+            state.verdicts.pop(chunk_id, None)
+            state.ordinals.pop(chunk_id, None)
+        for candidate in again.found.values():
+            pool.found.setdefault(candidate.chunk_id, candidate)
+        await self._admit(plan, pool.found.values(), narrowing, closure, state)
+        pool.saturated = saturated
+        return len(moved)
+
+    # ------------------------------------------------------------ ranks
+
+    async def _rank(
+        self, plan: Plan, pool: Pool, state: _State, limits: Limits, outcome: Outcome
+    ) -> list[Ranked]:
+        """Ranks among the admitted, one-based; holders of all identifiers first, the rest by fused score."""
+        admitted = {c.chunk_id: c for c in pool.found.values() if state.verdicts[c.chunk_id] is None}
+        distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
+        dense = sorted(distances, key=lambda c: (distances[c], c))
+        scores = await self._sparse_scores(plan, [c for c, x in admitted.items() if x.sparse], state)
+        sparse = fuse.order(scores)
+        outcome.admitted.update(
+            dense=len(dense),
+            sparse=len(sparse),
+            exact=sum(x.exact for x in admitted.values()),
+            admitted=len(admitted),
+        )
+        if limits.fusion == "convex":
+            nearness = {c: -d for c, d in distances.items()}
+            fused = fuse.convex(nearness, scores, limits.dense_share)
+        else:
+            fused = fuse.rrf([dense, sparse])
+        fused = {c: fused.get(c, 0.0) for c in admitted}
+        dense_rank = {c: r for r, c in enumerate(dense, start=1)}
+        sparse_rank = {c: r for r, c in enumerate(sparse, start=1)}
+        ranked: list[Ranked] = []
+        for chunk_id in sorted(admitted, key=lambda c: (not admitted[c].exact, -fused[c], c)):
+            uid = admitted[chunk_id].document_uid
+            manifest, record = state.manifests[uid], state.records[uid]
+            if manifest is None or record is None:
+                continue
+            ranked.append(
+                Ranked(
+                    candidate=admitted[chunk_id],
+                    manifest=manifest,
+                    record=record,
+                    ordinal=state.ordinals[chunk_id],
+                    fused=fused[chunk_id],
+                    dense_rank=dense_rank.get(chunk_id),
+                    sparse_rank=sparse_rank.get(chunk_id),
+                    sparse_score=scores.get(chunk_id),
+                )
+            )
+        return ranked
+
+    async def _sparse_scores(self, plan: Plan, chunk_ids: Sequence[str], state: _State) -> dict[str, float]:
+        """BM25 of admitted candidates only, from statistics over both tiers."""
+        if not chunk_ids or not plan.terms:
+            return {}
+        missing = [c for c in chunk_ids if c not in state.texts]
+        statistics, texts = await asyncio.gather(
+            self._reader.statistics(plan.generation, plan.tenant, plan.terms),
+            self._texts(plan, missing),
+        )
+        state.texts.update(texts)
+        scores = {c: bm25.score(plan.terms, state.texts[c].lexical, statistics) for c in chunk_ids if c in state.texts}
+        return {c: s for c, s in scores.items() if s > 0.0}
+
+    @staticmethod
+    def _count(pool: Pool, state: _State, outcome: Outcome) -> None:
+        for c in pool.found.values():
+            outcome.raw["dense"] += c.distance is not None
+            outcome.raw["sparse"] += c.sparse
+            outcome.raw["exact"] += c.exact
+            verdict = state.verdicts[c.chunk_id]
+            if verdict is not None:
+                outcome.refused[verdict.value] += 1
+
+    # ------------------------------------------------------------ before the answer leaves
+
+    async def supply(
+        self,
+        plan: Plan,
+        narrowing: Narrowing,
+        outcome: Outcome,
+        k: int,
+        resolve: ResolveClosure,
+    ) -> list[Supplied]:
+        """Texts of the first k, admitted once more with records read after ranking. Raises StoreUnavailable.
+
+        The manifest stays the request's own: its version is whole, and a newer record still hides it where it must.
+        """
+        supplied: list[Supplied] = []
+        rest = list(outcome.ranked)
+        while rest and len(supplied) < k:
+            batch, rest = rest[: k - len(supplied)], rest[k - len(supplied) :]
+            uids = sorted({r.candidate.document_uid for r in batch})
+            missing = [r.candidate.chunk_id for r in batch if r.candidate.chunk_id not in outcome.texts]
+            texts, records = await asyncio.gather(
+                self._texts(plan, missing), self._reader.access(plan.tenant, uids)
+            )
+            texts.update(outcome.texts)
+            closure = await resolve()
+            now = self._clock.now()
+            for r in batch:
+                text = texts.get(r.candidate.chunk_id)
+                record = self._overlay.access(r.candidate.document_uid, records.get(r.candidate.document_uid))
+                refused = admit_document(r.manifest, record, closure, narrowing, now)
+                if record is None or refused is not None:
+                    continue
+                if text is not None and text.document_uid == r.candidate.document_uid:
+                    supplied.append(Supplied(r, record, text))
+        return supplied
+
+    async def _texts(self, plan: Plan, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
+        return dict(await self._reader.chunks(plan.generation, plan.tenant, chunk_ids)) if chunk_ids else {}

@@ -1,0 +1,306 @@
+"""The use cases behind the routes: search, one document, trace, freshness."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Coroutine
+from typing import Any
+
+from pipeline import analysis
+from pipeline.clock import Clock
+from pipeline.observe import Metrics
+from pipeline.ports import IndexReader, Vectors
+from pipeline.settings import QuerySettings
+from query_service import assemble, bm25, querylog
+from query_service.admit import admit_document
+from query_service.closure import Closures
+from query_service.encoders import Encoders
+from query_service.freshness import Freshness
+from query_service.legs import Plan
+from query_service.overlay import Overlay
+from query_service.receipts import TIMES
+from query_service.retrieve import Limits, Outcome, Retriever, Stopwatch
+from query_service.scope import Narrowing, Scope, narrow
+from query_service.state import ServiceState
+from query_service.waiting import Waiter, read_token
+from schemas.access import Closure
+from schemas.api import (
+    DocumentResponse,
+    FreshnessResponse,
+    SearchCounts,
+    SearchFilters,
+    SearchRequest,
+    SearchResponse,
+    SectionView,
+    TraceResponse,
+    TraceStep,
+)
+from schemas.documents import AccessRecord, Manifest
+from schemas.generation import Generation
+
+
+class NotFound(Exception):
+    """Absent or not for this caller: the two cannot be told apart."""
+
+
+class DeadlineExceeded(Exception):
+    """The request took longer than the configured deadline."""
+
+
+class QueryService:
+    """Stateless between requests, apart from the caches of its parts."""
+
+    def __init__(
+        self,
+        settings: QuerySettings,
+        reader: IndexReader,
+        clock: Clock,
+        metrics: Metrics,
+        overlay: Overlay,
+        closures: Closures,
+        encoders: Encoders,
+        freshness: Freshness,
+        state: ServiceState,
+        waiter: Waiter,
+        log_key: bytes,
+    ) -> None:
+        self._settings = settings
+        self._reader = reader
+        self._clock = clock
+        self._metrics = metrics
+        self._overlay = overlay
+        self._closures = closures
+        self._encoders = encoders
+        self._freshness = freshness
+        self._state = state
+        self._waiter = waiter
+        self._log_key = log_key
+        self._retriever = Retriever(reader, overlay, clock)
+
+    # ------------------------------------------------------------ search
+
+    async def search(self, scope: Scope, request: SearchRequest) -> SearchResponse:
+        """Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable or DeadlineExceeded."""
+        narrowing = narrow(scope, request.filters, self._clock.now())
+        token = read_token(request.after, scope.tenant) if request.after is not None else None
+        generation = await self._state.current()
+        fresh = None if token is None else await self._waiter.wait(token, generation.name, request.wait_ms)
+        return await self._in_time(self._search(scope, request, narrowing, generation, fresh))
+
+    async def _search(
+        self, scope: Scope, request: SearchRequest, narrowing: Narrowing, generation: Generation, fresh: bool | None
+    ) -> SearchResponse:
+        watch = Stopwatch()
+        query_id = str(uuid.uuid4())
+        # Taken before the search: what is complete by now is searched, what completes meanwhile may not be.
+        complete = self._complete_until(scope.tenant, narrowing)
+        plan = self._plan(request, scope, generation)  # the query's embedding begins here, beside the closure
+        try:
+            closure = await self._closures.resolve(scope)
+            watch.lap("closure")
+            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, self._limits(), watch)
+        finally:
+            if plan.vector is not None:
+                plan.vector.cancel()
+        supplied = await self._retriever.supply(
+            plan, narrowing, outcome, request.k, lambda: self._closures.resolve(scope)
+        )
+        now = self._clock.now()
+        hits = tuple(assemble.search_hit(s.ranked, s.record, s.text, now) for s in supplied)
+        watch.lap("text")
+        response = SearchResponse(
+            query_id=query_id,
+            generation=generation.name,
+            hits=hits,
+            complete_until=complete,
+            fresh=fresh,
+            counts=SearchCounts(
+                dense=outcome.admitted["dense"],
+                sparse=outcome.admitted["sparse"],
+                exact=outcome.admitted["exact"],
+                admitted=outcome.admitted["admitted"],
+            ),
+            starved=outcome.starved,
+            timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
+        )
+        self._record(scope, request, closure, outcome, response)
+        return response
+
+    def _plan(self, request: SearchRequest, scope: Scope, generation: Generation) -> Plan:
+        vector: asyncio.Future[Vectors] | None = None
+        if request.mode != "sparse":
+            vector = asyncio.ensure_future(self._embed(generation, request.query))
+        return Plan(
+            generation=generation.name,
+            tenant=scope.tenant,
+            mode=request.mode,
+            terms=tuple(bm25.query_terms(analysis.tokens(request.query))),
+            identifiers=analysis.identifiers(request.query),
+            vector=vector,
+        )
+
+    async def _embed(self, generation: Generation, text: str) -> Vectors:
+        started = time.perf_counter()
+        vector = await self._encoders.embed(generation, text)
+        self._metrics.observe("headwater_search_stage_seconds", time.perf_counter() - started, stage="embed")
+        return vector
+
+    def _limits(self) -> Limits:
+        s = self._settings
+        return Limits(
+            candidates=s.candidates,
+            filter_principals=s.filter_principals,
+            deadline=time.monotonic() + s.deadline_s * 0.8,
+            fusion=s.fusion,
+            dense_share=s.dense_share,
+        )
+
+    async def _in_time(self, work: Coroutine[Any, Any, SearchResponse]) -> SearchResponse:
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                return await work
+        except TimeoutError as error:
+            raise DeadlineExceeded from error
+
+    def _complete_until(self, tenant: str, narrowing: Narrowing) -> dict[str, int | None]:
+        complete = self._freshness.complete_until(tenant)
+        if narrowing.sources is None:
+            return complete
+        return {source: complete.get(source) for source in sorted(narrowing.sources)}
+
+    def _record(
+        self, scope: Scope, request: SearchRequest, closure: Closure, outcome: Outcome, response: SearchResponse
+    ) -> None:
+        for stage, ms in response.timings_ms.items():
+            self._metrics.observe("headwater_search_stage_seconds", ms / 1000, stage=stage)
+        for reason, count in outcome.refused.items():
+            self._metrics.count("headwater_refused_candidates_total", count, reason=reason)
+        if outcome.refills:
+            self._metrics.count("headwater_refills_total", outcome.refills)
+        if outcome.repaired:
+            self._metrics.count("headwater_repairs_total", outcome.repaired)
+        if outcome.starved:
+            self._metrics.count("headwater_starved_total")
+        querylog.write(
+            response.query_id,
+            scope,
+            querylog.scope_reference(scope, self._log_key),
+            closure,
+            [(h.chunk_id, h.document_uid, h.scores.fused) for h in response.hits],
+            {
+                "generation": response.generation,
+                "mode": request.mode,
+                "k": request.k,
+                "candidates": dict(outcome.raw),
+                "admitted": dict(outcome.admitted),
+                "refused": dict(outcome.refused),
+                "refills": outcome.refills,
+                "repaired": outcome.repaired,
+                "starved": outcome.starved,
+                "fresh": response.fresh,
+                "timings_ms": response.timings_ms,
+            },
+        )
+
+    # ------------------------------------------------------------ one document
+
+    async def document(self, scope: Scope, uid: str, offset: int, limit: int) -> DocumentResponse:
+        """Sections of a document under the same admission. Raises NotFound, NotReady or StoreUnavailable."""
+        generation = await self._state.current()
+        narrowing = narrow(scope, SearchFilters(), self._clock.now())
+        manifest, _ = await self._admitted(scope, uid, generation, narrowing)
+        complete = self._freshness.complete_until(scope.tenant).get(manifest.document.source)
+        wanted = manifest.sections[offset : offset + limit]
+        sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
+        if len(sections) < len(set(wanted)):
+            # The document moved on between the two reads: its new version stands by now.
+            manifest, _ = await self._admitted(scope, uid, generation, narrowing)
+            wanted = manifest.sections[offset : offset + limit]
+            sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
+        record = await self._still_admitted(scope, manifest, narrowing)
+        total = len(manifest.sections)
+        following = offset + len(wanted)
+        return DocumentResponse(
+            **assemble.document_facts(manifest, record, self._clock.now()),
+            generation=generation.name,
+            chunk_total=manifest.chunk_total,
+            sections_total=total,
+            offset=offset,
+            next_offset=following if wanted and following < total else None,
+            sections=tuple(
+                SectionView(
+                    section_id=s, ordinal=sections[s].ordinal, heading_path=sections[s].heading_path,
+                    text=sections[s].text, page=sections[s].page,
+                )
+                for s in wanted
+                if s in sections
+            ),
+            complete_until=complete,
+        )  # fmt: skip
+
+    async def _admitted(
+        self, scope: Scope, uid: str, generation: Generation, narrowing: Narrowing
+    ) -> tuple[Manifest, AccessRecord]:
+        if not _is_uuid(uid):
+            raise NotFound
+        manifests, records = await asyncio.gather(
+            self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
+        )
+        closure = await self._closures.resolve(scope)
+        manifest, record = manifests.get(uid), self._overlay.access(uid, records.get(uid))
+        refused = admit_document(manifest, record, closure, narrowing, self._clock.now())
+        if manifest is None or record is None or refused is not None or manifest.document.uid != uid:
+            raise NotFound
+        return manifest, record
+
+    async def _still_admitted(self, scope: Scope, manifest: Manifest, narrowing: Narrowing) -> AccessRecord:
+        """Admission once more before the answer leaves, with a record read after the text."""
+        uid = manifest.document.uid
+        records = await self._reader.access(scope.tenant, [uid])
+        closure = await self._closures.resolve(scope)
+        record = self._overlay.access(uid, records.get(uid))
+        if record is None or admit_document(manifest, record, closure, narrowing, self._clock.now()) is not None:
+            raise NotFound
+        return record
+
+    async def trace(self, scope: Scope, uid: str) -> TraceResponse:
+        """Recorded steps of a document that the caller may read. Raises as ``document``."""
+        generation = await self._state.current()
+        await self._admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
+        rows = await asyncio.to_thread(self._freshness.trace, scope.tenant, uid)
+        return TraceResponse(document_uid=uid, steps=tuple(_step(row) for row in rows))
+
+    # ------------------------------------------------------------ freshness
+
+    async def freshness(self, scope: Scope, window_s: int) -> FreshnessResponse:
+        """Freshness of the caller's tenant. A caller without a live record learns of no source."""
+        closure = await self._closures.resolve(scope)
+        report = await asyncio.to_thread(self._freshness.report, scope.tenant, window_s)
+        return report if closure.principals else report.model_copy(update={"sources": {}})
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _step(row: dict[str, Any]) -> TraceStep:
+    return TraceStep(
+        lane=row["lane"],
+        generation=row["generation"] or None,
+        event_type=row["event_type"],
+        version=row["version"],
+        outcome=row["outcome"],
+        priority=row["priority"],
+        reason=row["reason"],
+        times={name: row[name] for name in TIMES if row[name] is not None},
+        chunks_total=row["chunks_total"],
+        chunks_embedded=row["chunks_embedded"],
+        chunks_written=row["chunks_written"],
+        chunks_removed=row["chunks_removed"],
+    )
+

@@ -1,0 +1,188 @@
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const KEY = "headwater-token";
+let running = null;
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "class") made.className = value;
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((c) => c !== null && c !== undefined));
+  return made;
+}
+
+function token() {
+  return sessionStorage.getItem(KEY) || "";
+}
+
+// Only for the line at the top: the server alone decides what a token is worth.
+function claims(text) {
+  try {
+    const part = text.split(".")[1].replaceAll("-", "+").replaceAll("_", "/");
+    return JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(part), (c) => c.charCodeAt(0))));
+  } catch {
+    return null;
+  }
+}
+
+function showWho() {
+  const held = claims(token());
+  byId("who").textContent = held ? `${held.sub} at ${held.tenant}` : "no token yet";
+  openTokenPanel(!token());
+}
+
+function openTokenPanel(open) {
+  byId("token-panel").hidden = !open;
+  byId("token-button").setAttribute("aria-expanded", String(open));
+}
+
+function age(seconds) {
+  const steps = [[86400 * 365, "y"], [86400 * 30, "mo"], [86400, "d"], [3600, "h"], [60, "min"]];
+  for (const [size, unit] of steps) if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+  return seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds)} s`;
+}
+
+function moment(micros) {
+  return new Date(micros / 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+async function ask(path, options = {}) {
+  const headers = { Authorization: `Bearer ${token()}`, ...(options.headers || {}) };
+  const reply = await fetch(path, { ...options, headers });
+  const body = await reply.json();
+  if (!reply.ok) {
+    const named = (body.errors || []).map((e) => `${e.field}: ${e.problem}`).join("; ");
+    throw new Error(named || body.detail || `The service answered ${reply.status}.`);
+  }
+  return body;
+}
+
+function say(text, problem = false) {
+  const status = byId("status");
+  status.textContent = text;
+  status.classList.toggle("problem", problem);
+}
+
+function highlighted(text, query) {
+  const words = [...new Set((query.match(/[\p{L}\p{N}_][\p{L}\p{N}_.\-]*/gu) || []).filter((w) => w.length > 2))];
+  if (!words.length) return [text];
+  const escaped = words.map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).sort((a, b) => b.length - a.length);
+  const pattern = new RegExp(`(${escaped.join("|")})`, "giu");
+  return text.split(pattern).map((piece, i) => (i % 2 ? element("mark", {}, piece) : piece));
+}
+
+function safeLink(url) {
+  try {
+    const parsed = new URL(url);
+    return ["http:", "https:"].includes(parsed.protocol) ? parsed.href : null;
+  } catch {
+    return null;
+  }
+}
+
+function hit(h, query) {
+  const link = h.url ? safeLink(h.url) : null;
+  const ranks = [
+    h.scores.dense_rank ? `meaning #${h.scores.dense_rank}` : null,
+    h.scores.sparse_rank ? `words #${h.scores.sparse_rank}` : null,
+  ].filter(Boolean).join(", ");
+  const facts = element("ul", { class: "facts" },
+    element("li", { class: "strong" }, h.source),
+    h.scores.exact ? element("li", { class: "strong" }, "exact match") : null,
+    element("li", { title: h.updated_at ? moment(h.updated_at) : "" }, `${age(h.age_s)} old`),
+    element("li", {}, `part ${h.chunk_index + 1} of ${h.chunk_total}`),
+    element("li", { title: "index tier" }, h.tier),
+    ranks ? element("li", {}, ranks) : null,
+    link ? element("li", {}, element("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "at its source")) : null,
+  );
+  return element("li", { class: "hit" },
+    element("h3", {}, element("button", { type: "button", onclick: () => openDocument(h.document_uid) }, h.title || h.document_id)),
+    element("p", { class: "path" }, h.heading_path.join(" › ")),
+    element("p", { class: "text" }, ...highlighted(h.text, query)),
+    facts);
+}
+
+function showCompleteness(complete) {
+  const rows = Object.entries(complete).sort();
+  byId("freshness").hidden = rows.length === 0;
+  byId("complete").replaceChildren(...rows.map(([source, until]) => element("tr", {},
+    element("td", {}, source),
+    element("td", {}, until === null ? "not known yet" : moment(until)),
+    element("td", {}, until === null ? "" : age(Math.max(0, Date.now() / 1000 - until / 1e6))))));
+  const select = byId("source");
+  for (const [source] of rows) {
+    if (![...select.options].some((o) => o.value === source)) select.append(element("option", { value: source }, source));
+  }
+}
+
+async function search(event) {
+  event.preventDefault();
+  if (!token()) { openTokenPanel(true); byId("token").focus(); say("Paste a token first.", true); return; }
+  const query = byId("query").value;
+  const filters = {};
+  if (byId("source").value) filters.sources = [byId("source").value];
+  if (byId("as-of").value) filters.as_of = Date.parse(byId("as-of").value) * 1000;
+  const request = { query, k: Number(byId("k").value), mode: byId("mode").value, filters };
+  if (running) running.abort();
+  const mine = running = new AbortController();
+  say("Searching…");
+  try {
+    const reply = await ask("/v1/search", {
+      method: "POST", body: JSON.stringify(request), signal: mine.signal,
+      headers: { "Content-Type": "application/json" },
+    });
+    byId("results").replaceChildren(...reply.hits.map((h) => hit(h, query)));
+    const found = reply.hits.length === 1 ? "1 hit" : `${reply.hits.length} hits`;
+    const more = reply.starved ? " More may exist: narrow the search." : "";
+    say(reply.hits.length ? `${found} in ${reply.timings_ms.total.toFixed(0)} ms.${more}`
+      : `Nothing that this token may read matches.${more}`);
+    showCompleteness(reply.complete_until);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    byId("results").replaceChildren();
+    say(error.message, true);
+  }
+}
+
+async function openDocument(uid) {
+  try {
+    const d = await ask(`/v1/documents/${encodeURIComponent(uid)}`);
+    byId("document-title").textContent = d.title || d.document_id;
+    byId("document-body").replaceChildren(
+      element("ul", { class: "facts" }, element("li", { class: "strong" }, d.source), element("li", {}, d.content_type),
+        element("li", {}, `${age(d.age_s)} old`)),
+      ...d.sections.flatMap((s) => [
+        s.heading_path.length ? element("h3", {}, s.heading_path.join(" › ")) : null,
+        element("p", { class: "text" }, s.text),
+      ].filter(Boolean)),
+      d.next_offset === null ? "" : element("p", { class: "note" }, `${d.sections.length} of ${d.sections_total} sections.`));
+    byId("document").showModal();
+  } catch (error) {
+    say(error.message, true);
+  }
+}
+
+byId("search-form").addEventListener("submit", search);
+byId("document-close").addEventListener("click", () => byId("document").close());
+byId("token-button").addEventListener("click", () => openTokenPanel(byId("token-panel").hidden));
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, byId("token").value.trim());
+  byId("token").value = "";
+  byId("results").replaceChildren();
+  say("Search to begin.");
+  showWho();
+  byId("query").focus();
+});
+byId("token-forget").addEventListener("click", () => {
+  sessionStorage.removeItem(KEY);
+  byId("results").replaceChildren();
+  byId("freshness").hidden = true;
+  say("Search to begin.");
+  showWho();
+});
+showWho();

@@ -1,0 +1,274 @@
+"""Contracts of the query API. Times are integer microseconds since the epoch (UTC), timings are milliseconds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, field_validator, model_validator
+
+from schemas.base import ClosedModel, Micros, Version
+from schemas.documents import Tier
+from schemas.keys import SourceName
+
+Mode = Literal["hybrid", "dense", "sparse"]
+Names = Annotated[tuple[Annotated[str, StringConstraints(min_length=1, max_length=256)], ...], Field(max_length=100)]
+Sources = Annotated[tuple[SourceName, ...], Field(max_length=100)]
+MAX_QUERY = 4096
+MAX_WAIT_MS = 30_000
+
+SEARCH_EXAMPLE: dict[str, JsonValue] = {
+    "query": "how long do refunds take",
+    "k": 5,
+    "mode": "hybrid",
+    "filters": {"sources": ["wiki"], "languages": ["en"], "as_of": 1_767_225_600_000_000},
+    "wait_ms": 0,
+}
+
+
+class SearchFilters(ClosedModel):
+    """What a search is narrowed to. A filter can only take away from what the token allows."""
+
+    sources: Sources | None = Field(default=None, description="Source instances, any of.")
+    kinds: Names | None = Field(default=None, description="Kinds of document (page, issue, …), any of.")
+    content_types: Names | None = Field(default=None, description="Media types without parameters, any of.")
+    languages: Names | None = Field(default=None, description="Language tags as the source gives them, any of.")
+    products: Names | None = Field(default=None, description="Products, any of, within those of the token.")
+    updated_after: Micros | None = Field(default=None, description="Last update at the source, inclusive.")
+    updated_before: Micros | None = Field(default=None, description="Last update at the source, exclusive.")
+    as_of: Micros | None = Field(
+        default=None, description="Only documents in effect at this moment; absent means any."
+    )
+
+    @field_validator("sources", "kinds", "content_types", "languages", "products")
+    @classmethod
+    def _not_empty(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is not None and not value:
+            raise ValueError("name at least one value or leave the filter out")
+        return value
+
+    @model_validator(mode="after")
+    def _interval(self) -> SearchFilters:
+        after, before = self.updated_after, self.updated_before
+        if after is not None and before is not None and before <= after:
+            raise ValueError("updated_before must be later than updated_after")
+        return self
+
+
+class SearchRequest(ClosedModel):
+    """A search. Who asks comes from the token alone; nothing in here can widen it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [SEARCH_EXAMPLE]})
+
+    query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY)]
+    k: int = Field(default=10, ge=1, le=100, description="Hits wanted.")
+    mode: Mode = "hybrid"
+    filters: SearchFilters = SearchFilters()
+    after: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=16_384,
+        description="Freshness token of a write: the reply says whether it already holds that write.",
+    )
+    wait_ms: int = Field(
+        default=0, ge=0, le=MAX_WAIT_MS, description="How long to wait for the write named by 'after'."
+    )
+
+    @field_validator("query")
+    @classmethod
+    def _not_blank(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("must hold something to search for")
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError("must be valid Unicode") from error
+        return value
+
+    @model_validator(mode="after")
+    def _wait_needs_token(self) -> SearchRequest:
+        if self.wait_ms and self.after is None:
+            raise ValueError("wait_ms needs 'after': the freshness token of the write to wait for")
+        return self
+
+
+class AccessSummary(ClosedModel):
+    """The policy under which a reader sees the document: one list of principals a clause, all must be met.
+
+    Names of denied principals are not shown, only that there are some.
+    """
+
+    clauses: tuple[tuple[str, ...], ...]
+    has_deny: bool
+    version: Version
+
+
+class Scores(ClosedModel):
+    """How a hit was ranked. Ranks are one-based among what the caller may read; absent where a leg lacks it."""
+
+    dense_distance: float | None = Field(default=None, description="Cosine distance, 0 is equal.")
+    dense_rank: int | None = Field(default=None, ge=1)
+    sparse_score: float | None = Field(default=None, description="BM25 from statistics over both tiers.")
+    sparse_rank: int | None = Field(default=None, ge=1)
+    fused: float
+    exact: bool = Field(default=False, description="Holds every identifier of the query; these come first.")
+
+
+class DocumentFacts(ClosedModel):
+    """What every hit and every document says of its document."""
+
+    document_uid: str
+    document_id: str
+    source: str
+    kind: str
+    tenant: str
+    title: str
+    url: str | None
+    path: str | None = None
+    version: Version
+    content_type: str
+    language: str | None
+    product: str | None = None
+    effective_from: Micros | None
+    effective_until: Micros | None
+    updated_at: Micros | None = Field(description="Last update at the source.")
+    tier: Tier
+    deleted: bool = Field(default=False, description="Deleted documents are never served, so always false.")
+    access: AccessSummary
+    age_s: float = Field(ge=0, description="Seconds since the last update at the source, else since it was observed.")
+
+
+class SearchHit(DocumentFacts):
+    """One passage that the caller may read now."""
+
+    section_id: str
+    chunk_id: str
+    chunk_index: int = Field(ge=0, description="Zero-based place among the document's chunks.")
+    chunk_total: int = Field(ge=1)
+    heading_path: tuple[str, ...]
+    text: str
+    scores: Scores
+
+
+class SearchCounts(ClosedModel):
+    """Candidates after admission: what the caller may not read is not counted here."""
+
+    dense: int = Field(ge=0)
+    sparse: int = Field(ge=0)
+    exact: int = Field(ge=0)
+    admitted: int = Field(ge=0)
+
+
+class SearchResponse(ClosedModel):
+    """Hits, best first, and how complete they are."""
+
+    query_id: str
+    generation: str | None = Field(description="The one index generation that answered; null with nothing to search.")
+    hits: tuple[SearchHit, ...]
+    complete_until: dict[str, Micros | None] = Field(
+        description="Per source: everything seen there before this moment is in the answer; null where unknown."
+    )
+    fresh: bool | None = Field(description="Whether the write named by 'after' is in the answer; null without 'after'.")
+    counts: SearchCounts
+    starved: bool = Field(description="More may exist than could be looked through in time.")
+    timings_ms: dict[str, float]
+
+
+class SectionView(ClosedModel):
+    """One section of a document."""
+
+    section_id: str
+    ordinal: int
+    heading_path: tuple[str, ...]
+    text: str
+    page: int | None = None
+
+
+class DocumentResponse(DocumentFacts):
+    """A document's sections in order, from ``offset``."""
+
+    generation: str
+    chunk_total: int
+    sections_total: int
+    offset: int
+    next_offset: int | None = Field(description="Where the next page starts; null at the end.")
+    sections: tuple[SectionView, ...]
+    complete_until: Micros | None
+
+
+class Percentiles(ClosedModel):
+    """Milliseconds over the window; null without a measurement."""
+
+    count: int = Field(ge=0)
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class SourceFreshness(ClosedModel):
+    """How fresh one source is. ``lag_ms`` by stage: ``total`` is observed to visible, ``source`` edit to visible."""
+
+    complete_until: Micros | None
+    complete_age_s: float | None
+    pending: int = Field(ge=0, description="Documents observed but not yet visible.")
+    failed: int = Field(ge=0, description="Documents of the window that ended as dead letters or without a body.")
+    lag_ms: dict[str, Percentiles]
+    revocation_ms: Percentiles = Field(description="Access and deletion events: observed to applied.")
+
+
+class FreshnessResponse(ClosedModel):
+    """Freshness of the tenant's sources in the active generation."""
+
+    tenant: str
+    generation: str | None
+    window_s: int
+    now: Micros
+    sources: dict[str, SourceFreshness]
+
+
+class TraceStep(ClosedModel):
+    """What became of one event of a document in one lane and generation."""
+
+    lane: str
+    generation: str | None
+    event_type: str
+    version: Version
+    outcome: str
+    priority: str
+    reason: str | None
+    times: dict[str, Micros]
+    chunks_total: int
+    chunks_embedded: int
+    chunks_written: int
+    chunks_removed: int
+
+
+class TraceResponse(ClosedModel):
+    """The recorded steps of a document, oldest first."""
+
+    document_uid: str
+    steps: tuple[TraceStep, ...]
+
+
+class FieldProblem(ClosedModel):
+    """One field that could not be used, and why."""
+
+    field: str
+    problem: str
+
+
+class Problem(ClosedModel):
+    """RFC 9457 problem details (application/problem+json). It repeats nothing of the request's content."""
+
+    type: str = "about:blank"
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str
+    query_id: str | None = None
+    errors: tuple[FieldProblem, ...] = ()
+
+
+class HealthResponse(ClosedModel):
+    """Liveness or readiness, with the reasons against it."""
+
+    ok: bool
+    reasons: tuple[str, ...] = ()
