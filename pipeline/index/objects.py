@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 from weaviate.classes.data import DataObject
 
 from pipeline.errors import DocumentError, Reject
@@ -29,10 +30,14 @@ def generation_uid(name: str) -> str:
     return str(uuid.uuid5(STORE_NAMESPACE, f"generation:{name}"))
 
 
-def record_object(uid: str, kind: str, record: str, version: int) -> Object:
-    """A record without a vector."""
-    encodable(record, f"{kind} {uid}")
-    return DataObject(properties={"record": record, "type": kind, "version": version}, uuid=uid)
+def record_object(uid: str, kind: str, record: BaseModel | str, version: int) -> Object:
+    """A record without a vector. Raises DocumentError (stage 'index', kind 'encoding') for text that is not Unicode."""
+    try:
+        text = record if isinstance(record, str) else record.model_dump_json()
+    except PydanticSerializationError as error:
+        raise _unencodable(f"{kind} {uid}") from error
+    encodable(text, f"{kind} {uid}")
+    return DataObject(properties={"record": text, "type": kind, "version": version}, uuid=uid)
 
 
 def parse(model: type[M], record: str, what: str) -> M:
@@ -54,11 +59,15 @@ def encodable(text: str, what: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise DocumentError(
-            f"{what}: character {error.start} is a lone surrogate; correct the text at its source",
-            stage="index",
-            kind="encoding",
-        ) from error
+        raise _unencodable(what) from error
+
+
+def _unencodable(what: str) -> DocumentError:
+    return DocumentError(
+        f"{what}: holds a lone surrogate, which cannot be written as UTF-8; correct the text at its source",
+        stage="index",
+        kind="encoding",
+    )
 
 
 def check_vector(chunk_id: str, vector: np.ndarray[Any, Any], dimension: int) -> None:

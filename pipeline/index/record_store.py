@@ -31,7 +31,7 @@ class RecordStore(StoreCore):
     def write_access(self, tenant: str, records: Sequence[AccessRecord], deadline: Deadline | None = None) -> None:
         """Replace access records."""
         objects = [
-            record_object(r.document.uid, "access", r.model_dump_json(), r.version)
+            record_object(r.document.uid, "access", r, r.version)
             for r in records
         ]  # fmt: skip
         self._upsert(self._names.access, tenant, objects, deadline)
@@ -49,10 +49,7 @@ class RecordStore(StoreCore):
         self, tenant: str, records: Sequence[PrincipalRecord], deadline: Deadline | None = None
     ) -> None:
         """Replace membership records."""
-        objects = [
-            record_object(principal_uid(tenant, r.principal), "principal", r.model_dump_json(), r.version)
-            for r in records
-        ]
+        objects = [record_object(principal_uid(tenant, r.principal), "principal", r, r.version) for r in records]
         self._upsert(self._names.principals, tenant, objects, deadline)
 
     # ------------------------------------------------------------ generations and progress
@@ -73,7 +70,7 @@ class RecordStore(StoreCore):
     def write_generation(self, generation: Generation) -> None:
         """Replace a generation's record."""
         uid = generation_uid(generation.name)
-        record = record_object(uid, "generation", generation.model_dump_json(), generation.version)
+        record = record_object(uid, "generation", generation, generation.version)
         self._upsert(self._names.generations, None, [record], None)
 
     def active_generation(self) -> str | None:
@@ -99,7 +96,7 @@ class RecordStore(StoreCore):
             record_object(
                 progress_uid(r.lane, r.generation, r.topic, r.partition),
                 "progress",
-                r.model_dump_json(),
+                r,
                 r.offset,
             )
             for r in records
@@ -118,7 +115,7 @@ class RecordStore(StoreCore):
     ) -> None:  # fmt: skip
         """Replace the manifest: the commit point."""
         document = manifest.document
-        record = record_object(document.uid, "manifest", manifest.model_dump_json(), manifest.content_version)
+        record = record_object(document.uid, "manifest", manifest, manifest.content_version)
         self._upsert(self._names.records(generation), document.tenant, [record], deadline)
 
     def write_manifest_page(
@@ -167,7 +164,7 @@ class RecordStore(StoreCore):
         deadline: Deadline | None = None,
     ) -> None:
         """Replace sections."""
-        objects = [record_object(section.section_id, "section", section.model_dump_json(), 0) for section in sections]
+        objects = [record_object(section.section_id, "section", section, 0) for section in sections]
         self._upsert(self._names.records(generation), document.tenant, objects, deadline)
 
     def read_sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:

@@ -153,7 +153,7 @@ class FakeStore:
 
     def _put(self, collection: str, tenant: str | None, uid: str, kind: str, model: BaseModel, version: int) -> None:
         self._need(collection)
-        item = record_object(uid, kind, model.model_dump_json(), version)
+        item = record_object(uid, kind, model, version)
         self._records.setdefault((collection, tenant), {})[uid] = str(item.properties["record"])
 
     def _get(
