@@ -246,7 +246,7 @@ class IndexWorkers:
         deadline = self.around.deadline(job.partition)
         done = self.flow.commit(prepared, deadline, staged=frozenset(running.staged))
         deadline.check_ended()
-        if prepared.change.content is not None:
+        if isinstance(prepared.change.content, ContentUpserted):
             self.around.outcome(job.document, None)
         self._count(done)
         self._schedule_tail(job, done.remove_due)
@@ -487,8 +487,8 @@ class _Lane:
                 elif not self._start_one():
                     self.workers.scheduler.wait_for(self.allowed if self._room() else (), 0.1)
         except BaseException as error:
+            log.error("a worker stopped", exc_info=True)
             self.workers.around.crash(error)
-            raise
 
     def _room(self) -> bool:
         # enough prepared that the encoder never waits, little enough that memory stays bounded
