@@ -1,6 +1,7 @@
 """Headwater's own processes: a table, and starting, watching and stopping what it lists.
 
-To add a process, add a row. Each process serves ``/healthz`` at the port in HEADWATER_HEALTH_PORT.
+To add a process, add a row. Each process serves ``/healthz``: at its own port where it has one, else at the port in
+HEADWATER_HEALTH_PORT.
 """
 
 from __future__ import annotations
@@ -28,23 +29,25 @@ READY_SECONDS = 180.0  # the first start loads the encoder, and may have to conv
 
 @dataclass(frozen=True)
 class Spec:
-    """One process. ``port`` is the port that it serves to others, where it does."""
+    """One process. ``port`` is the port that it serves to others, where it does; ``wanted`` says whether to run it."""
 
     name: str
     arguments: tuple[str, ...]
     read_only: bool = False  # gets only the Weaviate key that cannot write
     port: Callable[[Settings], int] | None = None
     port_variable: str = ""
+    wanted: Callable[[Settings], bool] = lambda settings: True
 
 
 # In the order of starting; stopped from the end.
 TABLE: tuple[Spec, ...] = (
     Spec("control", ("-m", "consumers", "control")),
-    Spec("access", ("-m", "consumers", "access")),
-    Spec("index", ("-m", "consumers", "index")),
+    Spec("access", ("-m", "consumers", "access", "--member", "a")),
+    Spec("index", ("-m", "consumers", "index", "--member", "a")),
     Spec("query", ("-m", "query_service"), True, lambda s: s.query.port, "HEADWATER_QUERY__PORT"),
     Spec("gateway", ("-m", "consumers", "gateway"), False, lambda s: s.gateway.port, "HEADWATER_GATEWAY__PORT"),
-    Spec("owner", ("-m", "consumers", "owner")),
+    Spec("owner", ("-m", "consumers", "owner"), wanted=lambda s: bool(s.sources)),
+    Spec("canary", ("-m", "consumers", "canary"), wanted=lambda s: s.canary.enabled),
 )
 
 
@@ -53,14 +56,15 @@ class Supervisor:
 
     def __init__(self, settings: Settings, table: tuple[Spec, ...] = TABLE) -> None:
         self._settings = settings
-        self._table = table
+        self._all = table
+        self._table = tuple(spec for spec in table if spec.wanted(settings))
         self.state_dir = settings.state_dir.absolute()
         self._store = Store(self.state_dir)
         self._managed = {spec.name: Managed(spec.name, self.state_dir) for spec in table}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the processes, in the order of starting."""
+        """Names of the processes that the settings want, in the order of starting."""
         return tuple(spec.name for spec in self._table)
 
     def up(self, endpoints: Endpoints, progress: Reporter | None = None) -> None:
@@ -85,9 +89,9 @@ class Supervisor:
             self._wait(spec, health, Quiet())
 
     def down(self) -> None:
-        """Stop every process in order: sources first, then what follows them."""
+        """Stop every process in order, what the settings no longer want included: sources first, then what follows."""
         with exclusive(self.state_dir / "launcher.lock", "state directory"):
-            for spec in reversed(self._table):
+            for spec in reversed(self._all):
                 self._managed[spec.name].stop()
 
     def managed(self, name: str) -> Managed:
@@ -105,9 +109,16 @@ class Supervisor:
         address = self._address(spec)
         if found is None:
             return ServiceStatus(spec.name, "down", address)
-        healthy = _healthy(self._store.state().ports.get(f"health_{spec.name}", 0))
+        healthy = self._healthy(spec, self._store.state().ports.get(f"health_{spec.name}", 0))
         memory = found.memory_info().rss // (1024 * 1024)
         return ServiceStatus(spec.name, "up" if healthy else "starting", address, found.pid, memory)
+
+    def _healthy(self, spec: Spec, health_port: int) -> bool:
+        port = spec.port(self._settings) if spec.port else health_port
+        try:
+            return httpx.get(f"http://{ports.LOOPBACK}:{port}/healthz", timeout=2.0).status_code == 200
+        except httpx.HTTPError:
+            return False
 
     def _address(self, spec: Spec) -> str:
         return f"http://{ports.LOOPBACK}:{spec.port(self._settings)}" if spec.port else ""
@@ -138,7 +149,7 @@ class Supervisor:
     def _wait(self, spec: Spec, health_port: int, report: Reporter) -> None:
         managed = self._managed[spec.name]
         end = time.monotonic() + READY_SECONDS
-        while not _healthy(health_port):
+        while not self._healthy(spec, health_port):
             if not managed.alive():
                 raise StartError(
                     f"{spec.name} ended while starting. Its log ends with:\n{managed.log_tail()}\n",
@@ -171,10 +182,3 @@ def environment(settings: Settings, endpoints: Endpoints, secrets: Secrets, read
         env["HEADWATER_GATEWAY__SECRET"] = secrets.gateway
     env["PYTHONUNBUFFERED"] = "1"
     return env
-
-
-def _healthy(port: int) -> bool:
-    try:
-        return httpx.get(f"http://{ports.LOOPBACK}:{port}/healthz", timeout=2.0).status_code == 200
-    except httpx.HTTPError:
-        return False
