@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters
@@ -19,7 +19,7 @@ from consumers.runtime import LaneSpec, LaneTopic
 from consumers.scheduler import DocumentScheduler, Priority, Work
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_content
 from pipeline.clock import Clock
-from pipeline.errors import Crash, Reject
+from pipeline.errors import ConfigError, Crash, Reject, Retry
 from pipeline.flow import DocumentFlow
 from pipeline.observe import Metrics
 from pipeline.ports import Deadline, Embedder, Outgoing, Publisher, Record
@@ -33,6 +33,7 @@ from schemas.events import (
     HoldChanged,
     MaintenanceCommand,
 )
+from schemas.generation import Generation
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
 from schemas.topics import Topic
@@ -283,3 +284,78 @@ def _faulty(kind: str, record: Record, document: DocumentRef | None, error: Reje
         "content" if kind == "content" else "maintenance", known, record.partition, Priority.LIVE, record,
         received_at=now, fault=error, nameless=document is None,
     )  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``python -m consumers index [--member NAME] [--generation G]``: by default the configured generation."""
+    import sys
+
+    from consumers.process import Stopped, Stopping, parse, run
+    from consumers.runtime import Runtime
+    from pipeline.bootstrap import build_encoder, build_flow
+    from pipeline.bus.consumer import KafkaReader
+    from pipeline.bus.fetch import RecordFetcher
+    from pipeline.bus.interface import Listener, Reader
+    from pipeline.bus.producer import KafkaPublisher
+    from pipeline.bus.topics import ensure_topics
+    from pipeline.clock import SystemClock
+    from pipeline.index.store import WeaviateStore
+    from pipeline.observe import metrics
+    from pipeline.settings import load
+
+    options = parse("index", arguments, "Extracts, chunks, embeds and writes documents of one generation.")
+    settings = load()
+    stopping = Stopping()
+    clock = SystemClock()
+    # the live worker must not wait five milliseconds for every switch from a thread that prepares bulk
+    sys.setswitchinterval(0.0005)
+    try:
+        stopping.retry("Kafka", lambda: ensure_topics(settings))
+        publisher = stopping.retry("Kafka", lambda: KafkaPublisher(settings, "index"))
+        store = stopping.retry("Weaviate", lambda: WeaviateStore(settings))
+        stopping.retry("Weaviate", store.ensure_base)
+        generation = stopping.retry(
+            f"generation {settings.generation}", lambda: declared(store.read_generations(), settings.generation)
+        )
+        stopping.retry("Weaviate", lambda: store.ensure_generation(generation))
+    except Stopped:
+        return 0
+    fetch = RecordFetcher(settings, Topic.CONTENT)
+    rechecks = Rechecks(publisher, clock, generation.name)
+    flow = build_flow(settings, generation, store, clock)
+    embedder = build_encoder(settings, generation)
+    lane = IndexLane(
+        settings=settings, flow=flow, embedder=embedder, publisher=publisher, rechecks=rechecks, fetch=fetch,
+        clock=clock, metrics=metrics(),
+    )  # fmt: skip
+
+    def reader(listener: Listener) -> Reader:
+        return KafkaReader(
+            settings, group_of(generation.name), [t.topic for t in lane.spec.topics], listener,
+            session_s=lane.spec.session_s, member=options.member, clock=clock,
+        )  # fmt: skip
+
+    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock)
+    lane.workers.start()
+    try:
+        return run(runtime, stopping)
+    finally:
+        lane.workers.stop()
+        fetch.close()
+        publisher.close()
+        store.close()
+
+
+def group_of(generation: str) -> str:
+    """Consumer group of a generation, without the namespace."""
+    return f"index.{generation}"
+
+
+def declared(known: Mapping[str, Generation], name: str) -> Generation:
+    """The generation's record. Raises Retry while the control consumer has not created it."""
+    generation = known.get(name)
+    if generation is None:
+        raise Retry("the control consumer has not created it yet")
+    if generation.state == "retired":
+        raise ConfigError("generation", f"{name} is retired", "Name a generation that is not.")
+    return generation
