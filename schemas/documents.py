@@ -165,13 +165,19 @@ class PrincipalRecord(ClosedModel):
     removed: bool = False
     version: Version
     parts: dict[str, PrincipalPart] = Field(default_factory=dict, description="By source; '' where none is named.")
+    closed: dict[str, Version] = Field(
+        default_factory=dict,
+        description="By source: log offset of its unreadable newest record. While one stands the principal is nobody.",
+    )
     written_at: Micros = 0
     attempt: str = ""
 
     @staticmethod
-    def of(tenant: str, principal: str, parts: dict[str, PrincipalPart]) -> PrincipalRecord:
-        """The union of the parts: removed only where every source ended the principal."""
-        live = [part for part in parts.values() if not part.removed]
+    def of(
+        tenant: str, principal: str, parts: dict[str, PrincipalPart], closed: dict[str, int] | None = None
+    ) -> PrincipalRecord:
+        """The union of the parts: removed where every source ended the principal, or where one cannot be read."""
+        live = [] if closed else [part for part in parts.values() if not part.removed]
         return PrincipalRecord(
             tenant=tenant,
             principal=principal,
@@ -179,9 +185,11 @@ class PrincipalRecord(ClosedModel):
             removed=not live,
             version=max((part.version for part in parts.values()), default=0),
             parts=parts,
+            closed=closed if closed is not None else {},
         )
 
     def merged(self, parts: dict[str, PrincipalPart]) -> PrincipalRecord:
         """With each source's newest part of the two; self when nothing is newer."""
         newer = {s: p for s, p in parts.items() if s not in self.parts or p.version > self.parts[s].version}
-        return PrincipalRecord.of(self.tenant, self.principal, {**self.parts, **newer}) if newer else self
+        merged = {**self.parts, **newer}
+        return PrincipalRecord.of(self.tenant, self.principal, merged, dict(self.closed)) if newer else self
