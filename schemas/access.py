@@ -58,6 +58,11 @@ def audience(source: str, container: str) -> str:
     return _contained("audience", source, container, "")
 
 
+def group(source: str, name: str) -> str:
+    """A group of a source, however other sources name theirs; spelt as ``audience`` spells containers."""
+    return _contained("group", source, name, "")
+
+
 def deny_audience(source: str, container: str) -> str:
     """The set of principals that the container turns away; no container can be named so that it is this one."""
     return _contained("audience", source, container, "#deny")

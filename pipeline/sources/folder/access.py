@@ -17,6 +17,7 @@ import yaml
 from pipeline.ports import SourceMembership
 from pipeline.sources.folder import names
 from schemas.access import EVERYONE, AccessRule, Clause, Grant
+from schemas.base import name_fault
 
 ACCESS_FILE = ".access.yaml"
 GROUPS_FILE = "groups.yaml"
@@ -88,8 +89,9 @@ def _name(value: object, file: str, where: str) -> str:
     if not isinstance(value, str):
         shown = "empty" if value is None else f"a {type(value).__name__}"
         raise AccessFileError(file, where, f"is {shown}, not a name", "Write a name, quoted if it looks like a number.")
-    if not value or value != value.strip() or any(ord(c) < 32 or "\ud800" <= c <= "\udfff" for c in value):
-        raise AccessFileError(file, where, "has blanks around it or control characters", "Write the bare name.")
+    fault = name_fault(value) if value else "is not empty"
+    if fault is not None:
+        raise AccessFileError(file, where, f"a name {fault}", "Write the bare name as it is seen.")
     return value
 
 

@@ -6,52 +6,24 @@ import hashlib
 import os
 from urllib.parse import quote
 
-MAX_PRINCIPAL = 1024
+from schemas import access as principals
+
 MAX_ID = 2048
-DENIED = "#deny"
-
-
-def _escaped(text: str, special: str) -> str:
-    """Percent-escape control characters, bytes that are not UTF-8, ``%`` and the special characters."""
-    out: list[str] = []
-    for char in text:
-        if char in special or char == "%" or ord(char) < 32 or ord(char) == 127 or "\ud800" <= char <= "\udfff":
-            out.extend(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
-        else:
-            out.append(char)
-    return "".join(out)
-
-
-def _principal(prefix: str, source: str, name: str) -> str:
-    """``prefix:source/name``; a name too long for a principal is replaced by its hash."""
-    head = f"{prefix}:{_escaped(source, '/#')}/"
-    tail = _escaped(name, "#")
-    if tail != tail.strip():
-        core = tail.strip()
-        before, _, after = tail.partition(core) if core else (tail, "", "")
-        tail = "".join(_blank(c) for c in before) + core + "".join(_blank(c) for c in after)
-    if len(head) + len(tail) + len(DENIED) > MAX_PRINCIPAL:
-        tail = "#" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()
-    return head + tail
-
-
-def _blank(char: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8"))
 
 
 def audience(source: str, folder: str) -> str:
     """The audience of a folder, ``folder`` being its path below the root ("" for the root)."""
-    return _principal("audience", source, folder)
+    return principals.audience(source, folder)
 
 
 def denied(source: str, folder: str) -> str:
     """The audience of those whom a folder denies."""
-    return audience(source, folder) + DENIED
+    return principals.deny_audience(source, folder)
 
 
 def group(source: str, name: str) -> str:
     """A group of ``groups.yaml``: of this source, however others name theirs."""
-    return _principal("group", source, name)
+    return principals.group(source, name)
 
 
 def readable(path: str) -> str:

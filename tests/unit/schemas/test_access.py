@@ -19,6 +19,7 @@ from schemas.access import (
     Grant,
     audience,
     deny_audience,
+    group,
 )
 
 NOW = 1_772_438_400_000_000
@@ -298,8 +299,8 @@ FOLDERS = st.text(
 @pytest.mark.requirement("I12", "F09")
 @given(FOLDERS, FOLDERS)
 def test_distinct_containers_are_distinct_audiences(one: str, other: str) -> None:
-    made = {audience("s", one), audience("s", other), deny_audience("s", one), deny_audience("s", other)}
-    assert len(made) == (2 if one == other else 4)
+    made = {make("s", name) for make in (audience, deny_audience, group) for name in (one, other)}
+    assert len(made) == (3 if one == other else 6)
     for principal in made:
         assert Grant(principal=principal).principal == principal
 
