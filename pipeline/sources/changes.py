@@ -103,6 +103,12 @@ def state_record(state: DocumentState) -> Outgoing:
     return Outgoing(Topic.CURSORS, document.state_key(), _value(state), partition_key=place)
 
 
+def forgotten_record(document: DocumentRef) -> Outgoing:
+    """Ends the memory of a document that was deleted long ago."""
+    place = source_partition_key(document.tenant, document.source)
+    return Outgoing(Topic.CURSORS, document.state_key(), None, partition_key=place)
+
+
 def cursor_record(cursor: SourceCursor) -> Outgoing:
     """A cursor as it is appended."""
     key = cursor_key(cursor.tenant, cursor.source, cursor.stream)

@@ -1,0 +1,242 @@
+"""Process ``owner``: the owners of all configured sources, each in a thread of its own.
+
+A source whose owner was fenced by a newer one stops here; the others go on. After any other failure the source begins
+anew from the log, with backoff: nothing is lost, because the log says what it holds and the source is read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+
+from consumers.backoff import Backoff
+from consumers.health import HealthServer
+from consumers.owner_engine import OwnerEngine, OwnerLog, Pace, Requests
+from consumers.owner_log import AppliedOffsets, KafkaOwnerLog, RequestFeed
+from consumers.process import Stopped, Stopping
+from pipeline.bus.bodies import FsspecBodyStore
+from pipeline.bus.topics import ensure_topics
+from pipeline.clock import Clock, SystemClock
+from pipeline.errors import ConfigError, Crash, HeadwaterError, Retry
+from pipeline.index.store import WeaviateStore
+from pipeline.observe import Metrics, metrics
+from pipeline.ports import BodyStore
+from pipeline.settings import Settings, SourceSettings, load
+from pipeline.sources.bodies import BodyPlacer
+from pipeline.sources.changes import Limits
+from pipeline.sources.connector import Connector
+from pipeline.sources.folder.source import FolderSource
+from pipeline.sources.ledger import Ledger
+
+log = logging.getLogger("headwater.owner")
+
+
+def connector_of(settings: Settings, source: SourceSettings, clock: Clock) -> Callable[[Ledger], Connector]:
+    """Makes the connector of a configured source. Raises ConfigError where its path is no folder."""
+
+    def connect(ledger: Ledger) -> Connector:
+        return FolderSource(
+            source.tenant,
+            source.name,
+            str(source.path),
+            clock=clock,
+            version=ledger.next_version,
+            url_base=source.url_base,
+            max_bytes=settings.bodies.max_bytes,
+        )
+
+    return connect
+
+
+class SourceOwner:
+    """Keeps one source owned until it is stopped or fenced."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        source: SourceSettings,
+        *,
+        open_log: Callable[[], OwnerLog],
+        bodies: BodyStore | None,
+        clock: Clock,
+        requests: Requests | None = None,
+        applied: Callable[[], dict[int, int] | None] | None = None,
+        pace: Pace | None = None,
+        observed: Metrics | None = None,
+    ) -> None:
+        self._settings, self.source, self._open_log = settings, source, open_log
+        inline = 0 if source.erasable else settings.bodies.inline_limit
+        self._bodies = BodyPlacer(bodies, inline, settings.bodies.max_bytes)
+        self._clock, self._requests, self._applied = clock, requests, applied
+        self._pace = pace or Pace(walk_s=source.walk_s)
+        self._metrics = observed if observed is not None else metrics()
+        self._stop = threading.Event()
+        self._engine: OwnerEngine | None = None
+        self.state = "starting"
+        self.error: str | None = None
+
+    def run(self) -> None:
+        """Own the source until ``stop``. Returns also when another owner took over (state "ended")."""
+        backoff = Backoff(first=0.2, most=5.0)
+        while not self._stop.is_set():
+            try:
+                self._own(backoff)
+            except Crash as error:
+                self._failed("ended", error)
+                return
+            except Retry as error:
+                self._failed("waiting", error)
+            except (HeadwaterError, OSError) as error:
+                self._failed("failing", error)
+            except Exception as error:  # a fault of ours in one source must not end the others
+                log.exception("source %s: begins anew", self.source.name)
+                self._failed("failing", error)
+            self._stop.wait(backoff.next())
+        self.state = "stopped"
+
+    def _own(self, backoff: Backoff) -> None:
+        opened = self._open_log()
+        engine = OwnerEngine(
+            opened,
+            connector_of(self._settings, self.source, self._clock),
+            tenant=self.source.tenant,
+            source=self.source.name,
+            clock=self._clock,
+            bodies=self._bodies,
+            observed=self._metrics,
+            limits=Limits(events=self._settings.kafka.transaction_events),
+            pace=self._pace,
+            requests=self._requests,
+            applied=self._applied,
+        )
+        try:
+            engine.start()
+            self._engine = engine
+            self.state, self.error = "running", None
+            while not self._stop.is_set():
+                engine.step()
+                backoff.reset()
+        finally:
+            self._engine = None
+            engine.close()
+            opened.close()
+
+    def _failed(self, state: str, error: Exception) -> None:
+        self.state, self.error = state, f"{type(error).__name__}: {error}"
+        log.warning("source %s is %s: %s", self.source.name, state, error)
+        self._metrics.count("headwater_source_errors_total", source=self.source.name, kind=type(error).__name__)
+
+    def wake(self) -> None:
+        """Let a waiting owner look for requests (any thread)."""
+        engine = self._engine
+        if engine is not None:
+            engine.connector.wake()
+
+    def stop(self) -> None:
+        """Ask ``run`` to return."""
+        self._stop.set()
+        self.wake()
+
+    def health(self) -> dict[str, object]:
+        """State, alarms and problems."""
+        engine = self._engine
+        page: dict[str, object] = {"tenant": self.source.tenant, "state": self.state, "error": self.error}
+        if engine is not None:
+            page |= {
+                "documents": engine.ledger.live(),
+                "busy": engine.busy,
+                "degraded": engine.connector.degraded,
+                "alarms": engine.alarms[:20],
+                "problems": engine.problems[:20],
+            }
+        return page
+
+
+class Owners:
+    """The sources of one process and their threads."""
+
+    def __init__(self) -> None:
+        self.owners: list[SourceOwner] = []
+
+    def add(self, owner: SourceOwner) -> None:
+        """One more source, before ``run``."""
+        self.owners.append(owner)
+
+    def run(self) -> None:
+        """Until every source has stopped."""
+        threads = [
+            threading.Thread(target=owner.run, name=f"owner-{owner.source.name}", daemon=True) for owner in self.owners
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def stop(self) -> None:
+        """Ask all to stop."""
+        for owner in self.owners:
+            owner.stop()
+
+    def wake(self, tenant: str, source: str) -> None:
+        """Wake the owner of this source."""
+        for owner in self.owners:
+            if (owner.source.tenant, owner.source.name) == (tenant, source):
+                owner.wake()
+
+    def health(self) -> dict[str, object]:
+        """For ``/healthz``: failed only where no source is owned any more."""
+        states = [owner.state for owner in self.owners]
+        running = [s for s in states if s not in ("ended", "stopped")]
+        state = "running" if running or not states else "failed"
+        return {"state": state, "sources": {owner.source.name: owner.health() for owner in self.owners}}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Own every configured source until a signal comes; the exit status (1 where all were taken over)."""
+    if arguments:
+        raise ConfigError("arguments", f"{' '.join(arguments)} is not understood", "The owner takes none.")
+    settings = load()
+    clock = SystemClock()
+    if not settings.sources:
+        log.warning("no source is configured: name one under [[sources]] in the settings")
+    for source in settings.sources:  # a wrong path is told at once, not by a thread that begins anew for ever
+        if not source.path.is_dir():
+            raise ConfigError("sources.path", f"{source.path} is not a folder", "Name an existing folder.")
+    stopping = Stopping()
+    owners = Owners()
+    health = HealthServer.from_environment(owners.health)
+    try:
+        stopping.retry("Kafka", lambda: ensure_topics(settings))
+        store = stopping.retry("Weaviate", lambda: WeaviateStore(settings))
+        with closing(store), closing(RequestFeed(settings, owners.wake)) as feed:
+            applied = AppliedOffsets(store, settings.generation, clock.elapsed)
+            for source in settings.sources:
+                owners.add(_owner(settings, source, clock, feed, applied))
+            stopping.on_stop(owners.stop)
+            if owners.owners:
+                owners.run()
+            else:
+                stopping.event.wait()
+    except Stopped:
+        return 0
+    finally:
+        if health is not None:
+            health.close()
+    return 0 if stopping.event.is_set() else 1
+
+
+def _owner(
+    settings: Settings, source: SourceSettings, clock: Clock, feed: RequestFeed, applied: AppliedOffsets
+) -> SourceOwner:
+    return SourceOwner(
+        settings,
+        source,
+        open_log=partial(KafkaOwnerLog, settings, source.tenant, source.name),
+        bodies=FsspecBodyStore.of(settings),
+        clock=clock,
+        requests=feed.of(source.tenant, source.name),
+        applied=applied,
+    )
