@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from query_service.golden import FolderReaders, GoldenError, Hit, Label, Question, Retrieved, load_questions
-from query_service.quality import Report, compare, evaluate, load_baseline, passes, store_baseline
+from query_service.quality import Baseline, Report, compare, evaluate, load_baseline, passes, store_baseline
 
 SAMPLES = Path(__file__).parents[3] / "samples"
 WIKI = SAMPLES / "wiki"
@@ -186,6 +186,13 @@ def test_a_real_drop_fails_and_no_change_or_a_tiny_one_passes(questions: tuple[Q
     assert not same.dropped and same.change.mean == pytest.approx(0, abs=1e-4)
     one_question = compare(report_of(questions, 1000), baseline)
     assert one_question.change.mean < 0 and not one_question.dropped
+    unlucky = [question.id for question in questions if question.answerable][:2]
+    two_lost = evaluate(lambda question: Retrieved() if question.id in unlucky else oracle(question), questions)
+    chance = compare(two_lost, baseline)
+    assert chance.change.mean < -0.01 and not chance.dropped, "two questions may be chance: the interval reaches 0"
+    hair = Baseline(ndcg=1.0, per_question={name: value + 0.005 for name, value in perfect.per_question.items()})
+    rounding = compare(perfect, hair)
+    assert rounding.change.high < 0 and not rounding.dropped, "all a hair worse: another machine, not another ranking"
     worse = compare(report_of(questions, 10), baseline)
     assert worse.dropped and worse.change.high < 0 and worse.current < worse.baseline
     ok, reasons = passes(report_of(questions, 10), worse)

@@ -89,6 +89,8 @@ def test_a_passage_found_twice_is_precise_twice_but_gains_once() -> None:
 def test_one_hit_that_shows_two_labels_finds_both() -> None:
     got = rank(ask(3, 2), [show(0, 1)])
     assert (got.precision[5], got.recall[5], got.ndcg[5]) == pytest.approx((1, 1, 1))
+    apart = rank(ask(3, 2), [show(0), show(), show(0, 1)])
+    assert apart.ndcg[5] == pytest.approx((3 + 2 / log2(4)) / (3 + 2 / log2(3)))
     later = rank(ask(3, 2), [show(0), show(0, 1)])
     assert (later.recall[5], later.ndcg[5]) == pytest.approx((1, 1)), "the second label is new in the second hit"
 
@@ -216,8 +218,10 @@ def test_bootstrap_is_seeded_and_narrows_with_more_questions() -> None:
     first, again, other = bootstrap(values, seed=1), bootstrap(values, seed=1), bootstrap(values, seed=2)
     assert first == again != other
     assert first.low < first.mean == 0.5 < first.high
-    wide, narrow = bootstrap([0.0, 1.0] * 10), bootstrap([0.0, 1.0] * 200)
-    assert narrow.high - narrow.low < (wide.high - wide.low) / 3
-    assert 0.29 < wide.low < 0.36 and 0.64 < wide.high < 0.71, "normal approximation: 0.5 ± 1.96 · 0.5 / √20"
+    for count in (100, 900):
+        evenly = [place / (count - 1) for place in range(count)]
+        half = 1.96 * (1 / 12) ** 0.5 / count**0.5
+        got = bootstrap(evenly)
+        assert got.high - got.low == pytest.approx(2 * half, rel=0.07), "95 %, by the normal approximation"
     certain = bootstrap([0.7] * 9)
     assert (certain.low, certain.mean, certain.high) == pytest.approx((0.7, 0.7, 0.7))
