@@ -112,7 +112,7 @@ class JointLease:
 
 
 ACCESS_ONLY = "-access"
-"""``MaintenanceCommand.generation`` of a recheck that concerns the access lane alone (no generation's name has a '-')."""
+"""``MaintenanceCommand.generation`` of a recheck for the access lane alone; no generation's name has a '-'."""
 
 PRINCIPALS = "-membership"
 """Source of the stand-in document by which a recheck names a principal: its kind is 'principal', its id the name."""

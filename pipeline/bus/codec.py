@@ -50,7 +50,9 @@ class Undecodable:
     document: DocumentRef | None = None
     version: int | None = None
     deletion: bool = False
+    hold: str | None = None  # name of the hold, where the key is a hold's
     principal: tuple[str, str] | None = None  # tenant, principal
+    membership_source: str | None = None
 
     def reject(self) -> Reject:
         """The same as an exception for lanes that dead-letter it."""
@@ -64,12 +66,18 @@ def encode(model: BaseModel) -> bytes:
 
 def decode_content(record: Record) -> ContentEventModel | Undecodable:
     """A content event. Unknown fields are ignored; the key must name the payload's document."""
-    return _decode_document(record, CONTENT_EVENT.validate_json, deletions=("deleted",))
+    event: ContentEventModel | Undecodable = _decode_document(
+        record, CONTENT_EVENT.validate_json, deletions=("deleted",)
+    )
+    return event
 
 
 def decode_access(record: Record) -> AccessEventModel | Undecodable:
     """An access event. Unknown fields are an error (invariant 12)."""
-    return _decode_document(record, ACCESS_EVENT.validate_json, deletions=("tombstone",))
+    event: AccessEventModel | Undecodable = _decode_document(
+        record, ACCESS_EVENT.validate_json, deletions=("tombstone",)
+    )
+    return event
 
 
 def decode_membership(record: Record) -> MembershipSet | Undecodable:
@@ -126,23 +134,35 @@ def _undecodable(
         document=_document_of(record.key, payload),
         version=_version_of(payload),
         deletion=payload.get("type") in deletions,
+        hold=_hold_of(record.key),
     )
 
 
 def _undecodable_membership(
     record: Record, kind: str, reason: str, payload: dict[str, Any] | None
 ) -> Undecodable:
-    principal = None
-    try:
-        parts = json.loads(record.key) if record.key is not None else None
-    except ValueError:
-        parts = None
-    if isinstance(parts, list) and len(parts) in (2, 3) and all(isinstance(p, str) and p for p in parts):
-        if canonical_json(parts) == record.key:
-            principal = (parts[0], parts[1])
+    parts = membership_parts(record.key)
     return Undecodable(
-        record=record, kind=kind, reason=reason, version=_version_of(payload or {}), principal=principal
+        record=record,
+        kind=kind,
+        reason=reason,
+        version=_version_of(payload or {}),
+        principal=parts[:2] if parts is not None else None,
+        membership_source=parts[2] if parts is not None else None,
     )
+
+
+def membership_parts(key: str | None) -> tuple[str, str, str | None] | None:
+    """Tenant, principal and source of a membership key; None where it is none."""
+    try:
+        parts = json.loads(key) if key is not None else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(parts, list) or len(parts) not in (2, 3) or not all(isinstance(p, str) and p for p in parts):
+        return None
+    if canonical_json(parts) != key:
+        return None
+    return parts[0], parts[1], parts[2] if len(parts) == 3 else None
 
 
 def _document_of(key: str | None, payload: dict[str, Any]) -> DocumentRef | None:
@@ -155,6 +175,14 @@ def _document_of(key: str | None, payload: dict[str, Any]) -> DocumentRef | None
         return DocumentRef.model_validate(payload.get("document"))
     except ValidationError:
         return None
+
+
+def _hold_of(key: str | None) -> str | None:
+    try:
+        parts = json.loads(key) if key is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return str(parts[5]) if isinstance(parts, list) and len(parts) == 6 and parts[4] == "hold" else None
 
 
 def _version_of(payload: dict[str, Any]) -> int | None:

@@ -9,8 +9,8 @@ from kafka import KafkaConsumer
 from kafka import errors as kafka_errors
 
 from pipeline.bus.client import translated
-from pipeline.bus.consumer import _asking, _configuration, _Names
 from pipeline.bus.interface import MIN_POLL_MS, Slot
+from pipeline.bus.reading import Names, asking, configuration
 from pipeline.ports import Record
 from pipeline.settings import Settings
 from schemas.topics import Topic
@@ -22,14 +22,14 @@ class RecordFetcher:
     def __init__(self, settings: Settings, topic: Topic, *, timeout_s: float = 10.0) -> None:
         self._settings = settings
         self._topic = topic
-        self._names = _Names(settings, [topic])
+        self._names = Names(settings, [topic])
         self._timeout = timeout_s
         self._consumer: KafkaConsumer | None = None
         self._lock = threading.Lock()
 
     def __call__(self, partition: int, offset: int) -> Record | None:
         """The record, or None where the log no longer holds that offset. Raises BusUnavailable."""
-        with self._lock, _asking(f"reading {self._topic}/{partition}/{offset}"):
+        with self._lock, asking(f"reading {self._topic}/{partition}/{offset}"):
             consumer = self._connected()
             tp = self._names.to(Slot(str(self._topic), partition))
             consumer.assign([tp])
@@ -48,7 +48,7 @@ class RecordFetcher:
     def _connected(self) -> KafkaConsumer:
         if self._consumer is None:
             try:
-                self._consumer = KafkaConsumer(**_configuration(self._settings, "fetch", "read_committed"))
+                self._consumer = KafkaConsumer(**configuration(self._settings, "fetch", "read_committed"))
             except kafka_errors.KafkaError as error:
                 raise translated(error, f"no broker answers at {self._settings.kafka.bootstrap}") from error
         return self._consumer
