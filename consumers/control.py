@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters, coordinates_of
 from consumers.runtime import LaneSpec, LaneTopic
-from pipeline.bus.codec import decode
+from pipeline.bus.codec import decode, encode
 from pipeline.clock import Clock
 from pipeline.errors import ConfigError, Reject
 from pipeline.generations import Declaration, decide
@@ -27,6 +28,7 @@ from schemas.topics import Topic
 log = logging.getLogger(__name__)
 
 GROUP = "control"
+FIRST: tuple[Literal["create", "activate"], ...] = ("create", "activate")
 
 
 def lane_spec(settings: Settings) -> LaneSpec:
@@ -143,6 +145,24 @@ class ControlLane:
         log.log(level, "%s %s: %s %s", command.type, command.generation, outcome, reason or "")
 
 
+def first_generation(settings: Settings, clock: Clock) -> list[Outgoing]:
+    """The commands that give an empty installation its first generation; harmless when sent twice."""
+    now = clock.now()
+    return [
+        Outgoing(
+            str(Topic.CONTROL),
+            settings.generation,
+            encode(
+                ControlCommand(
+                    type=step, generation=settings.generation, request_id=f"first-{step}", requested_at=now,
+                    requested_by="control",
+                )
+            ),
+        )
+        for step in FIRST
+    ]  # fmt: skip
+
+
 def main(arguments: Sequence[str]) -> int:
     """``python -m consumers control``."""
     from consumers.index import group_of
@@ -186,6 +206,8 @@ def main(arguments: Sequence[str]) -> int:
             settings, GROUP, [Topic.CONTROL], listener, session_s=spec.session_s, member=options.member, clock=clock
         )
 
+    if not stopping.retry("Weaviate", store.read_generations):
+        publisher.publish(first_generation(settings, clock))
     rechecks = Rechecks(publisher, clock, None)
     runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock)
     try:

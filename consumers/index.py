@@ -7,6 +7,7 @@ threads are ``consumers.scheduler`` and ``consumers.index_worker``; what happens
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +16,7 @@ from consumers.dead_letter import DeadLetters
 from consumers.index_worker import IndexWorkers
 from consumers.lease import NotSent, Rechecks
 from consumers.parking import Parking, ParkingPolicy
-from consumers.runtime import LaneSpec, LaneTopic
+from consumers.runtime import Hooks, LaneSpec, LaneTopic
 from consumers.scheduler import DocumentScheduler, Priority, Work
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_content
 from pipeline.clock import Clock
@@ -287,10 +288,23 @@ def _faulty(kind: str, record: Record, document: DocumentRef | None, error: Reje
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``python -m consumers index [--member NAME] [--generation G]``: by default the configured generation."""
-    import sys
+    """``python -m consumers index [--member NAME]``: consumes for the configured generation."""
+    from consumers.process import parse
+    from pipeline.settings import load
 
-    from consumers.process import Stopped, Stopping, parse, run
+    options = parse("index", arguments, "Extracts, chunks, embeds and writes documents of one generation.")
+    return serve(load(), options.member)
+
+
+def serve(
+    settings: Settings,
+    member: str | None = None,
+    *,
+    hooks: Hooks | None = None,
+    crash_point: Callable[[str], None] | None = None,
+) -> int:
+    """Run until a signal comes; the exit status. ``hooks`` and ``crash_point`` are where fault tests stop it."""
+    from consumers.process import Stopped, Stopping, run
     from consumers.runtime import Runtime
     from pipeline.bootstrap import build_encoder, build_flow
     from pipeline.bus.consumer import KafkaReader
@@ -301,10 +315,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.clock import SystemClock
     from pipeline.index.store import WeaviateStore
     from pipeline.observe import metrics
-    from pipeline.settings import load
 
-    options = parse("index", arguments, "Extracts, chunks, embeds and writes documents of one generation.")
-    settings = load()
     stopping = Stopping()
     clock = SystemClock()
     # the live worker must not wait five milliseconds for every switch from a thread that prepares bulk
@@ -323,19 +334,20 @@ def main(arguments: Sequence[str]) -> int:
     fetch = RecordFetcher(settings, Topic.CONTENT)
     rechecks = Rechecks(publisher, clock, generation.name)
     flow = build_flow(settings, generation, store, clock)
-    embedder = build_encoder(settings, generation)
+    if crash_point is not None:
+        flow.crash_point = crash_point
     lane = IndexLane(
-        settings=settings, flow=flow, embedder=embedder, publisher=publisher, rechecks=rechecks, fetch=fetch,
-        clock=clock, metrics=metrics(),
+        settings=settings, flow=flow, embedder=build_encoder(settings, generation), publisher=publisher,
+        rechecks=rechecks, fetch=fetch, clock=clock, metrics=metrics(),
     )  # fmt: skip
 
     def reader(listener: Listener) -> Reader:
         return KafkaReader(
             settings, group_of(generation.name), [t.topic for t in lane.spec.topics], listener,
-            session_s=lane.spec.session_s, member=options.member, clock=clock,
+            session_s=lane.spec.session_s, member=member, clock=clock,
         )  # fmt: skip
 
-    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock)
+    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock, hooks=hooks)
     lane.workers.start()
     try:
         return run(runtime, stopping)

@@ -64,11 +64,7 @@ def prepare(state_dir: Path, root: Path) -> Corpus:
 
 def sample_corpus(path: Path) -> Corpus:
     """The sample wiki at ``path``."""
-    people = json.loads((path.parent / "people.json").read_text()) if (path.parent / "people.json").is_file() else {}
-    wide = people.get("wide", "ann")
-    narrow = people.get("narrow", "cleo")
-    restricted = people.get("restricted", "engineering")
-    return Corpus("wiki", path, "acme", wide, narrow, restricted, _count(path))
+    return Corpus("wiki", path, "acme", "ann", "omar", "engineering", _count(path))
 
 
 def _whole(target: Path, fill: object) -> None:
@@ -88,9 +84,9 @@ def _count(path: Path) -> int:
 def pages(path: Path) -> Iterator[Path]:
     """The files that become documents."""
     for file in sorted(path.rglob("*")):
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts):
-            if file.name != "groups.yaml":
-                yield file
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.is_file() and not hidden and file.name != "groups.yaml":
+            yield file
 
 
 def last_state(events: Path) -> dict[str, dict[str, str]]:
