@@ -96,7 +96,8 @@ class Services:
             state.mode = self._mode(state, names)
             self._store.save(state)
             if names and state.mode == "docker":
-                state = self._choose_ports(state, names)
+                # A container that answers holds its port itself: only the others may need new ones.
+                state = self._choose_ports(state, [name for name in names if not self.healthy(name)])
                 docker.up(self.state_dir, state, self._store.secrets(), names, report)
             elif names:
                 self.obtain(report)
