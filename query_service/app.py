@@ -187,40 +187,42 @@ def _watched(metrics: Metrics) -> Callable[[Request, Callable[[Request], Awaitab
 _bearer = HTTPBearer(auto_error=False, description="A JWT with sub, tenant, aud and exp.")
 
 
-def _scope(parts: Parts) -> Callable[..., Scope]:
-    def verified(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Scope:
-        if credentials is None:
-            raise Unauthorized("there is none")
-        return parts.verifier.verify(credentials.credentials)
+async def _verified(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Scope:
+    if credentials is None:
+        raise Unauthorized("there is none")
+    parts: Parts = request.app.state.parts
+    return parts.verifier.verify(credentials.credentials)
 
-    return verified
+
+Caller = Annotated[Scope, Depends(_verified)]
 
 
 def _api(parts: Parts) -> APIRouter:
     router = APIRouter(prefix="/v1")
     service = parts.service
-    scope = Depends(_scope(parts))
 
     @router.post("/search", responses=PROBLEMS, summary="Search what the caller may read")
-    async def search(request: SearchRequest, caller: Annotated[Scope, scope]) -> SearchResponse:
+    async def search(request: SearchRequest, caller: Caller) -> SearchResponse:
         return await service.search(caller, request)
 
     @router.get("/documents/{document_uid}", responses=NOT_FOUND, summary="A document's sections")
     async def document(
         document_uid: str,
-        caller: Annotated[Scope, scope],
+        caller: Caller,
         offset: Annotated[int, Query(ge=0, le=100_000, description="First section.")] = 0,
         limit: Annotated[int, Query(ge=1, le=500, description="Sections at most.")] = 100,
     ) -> DocumentResponse:
         return await service.document(caller, document_uid, offset, limit)
 
     @router.get("/trace/{document_uid}", responses=NOT_FOUND, summary="What became of a document's events")
-    async def trace(document_uid: str, caller: Annotated[Scope, scope]) -> TraceResponse:
+    async def trace(document_uid: str, caller: Caller) -> TraceResponse:
         return await service.trace(caller, document_uid)
 
     @router.get("/freshness", responses=PROBLEMS, summary="Completeness and lag of each source")
     async def freshness(
-        caller: Annotated[Scope, scope],
+        caller: Caller,
         window_s: Annotated[int, Query(ge=1, le=MAX_WINDOW_S, description="Window of the percentiles.")] = 3600,
     ) -> FreshnessResponse:
         return await service.freshness(caller, window_s)

@@ -1,0 +1,223 @@
+"""Principal closures: who the caller is, transitively."""
+
+from __future__ import annotations
+
+import pytest
+
+from query_service import closure as closures_module
+from query_service.closure import Closures, walk
+from query_service.overlay import Overlay
+from query_service.scope import Scope
+from schemas.access import Closure
+from schemas.events import MembershipSet
+from tests.unit.query.world import TENANT, World
+
+pytestmark = pytest.mark.anyio
+ANN = Scope(TENANT, "ann")
+
+
+def joined(world: World, principal: str, *parents: str, removed: bool = False, source: str = "wiki") -> MembershipSet:
+    return MembershipSet(
+        tenant=TENANT, principal=principal, parents=parents, removed=removed, version=world.version(),
+        observed_at=world.clock.now(), source=source,
+    )  # fmt: skip
+
+
+async def closure(world: World, overlay: Overlay | None = None, scope: Scope = ANN, **limits: int) -> Closure:
+    return (await walk(world.store.reader(), overlay or Overlay(), scope, **limits)).closure
+
+
+@pytest.mark.requirement("I12", "B1")
+async def test_groups_audiences_and_everyone_transitively(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng", "audience:wiki/space")
+    world.principal("group:wiki/eng", "group:wiki/all")
+    world.principal("group:wiki/all", "audience:wiki/root")
+    world.principal("everyone", "audience:wiki/public")
+    world.principal("user:bob", "group:wiki/hr")
+    found = await closure(world)
+    assert found.principals == {
+        "user:ann", "everyone", "group:wiki/eng", "group:wiki/all", "audience:wiki/space", "audience:wiki/root",
+        "audience:wiki/public",
+    }  # fmt: skip
+    assert found.complete
+
+
+@pytest.mark.requirement("I12")
+async def test_a_caller_without_a_live_record_is_nobody(world: World) -> None:
+    world.principal("everyone", "audience:wiki/public")
+    assert await closure(world) == Closure.of_nobody()
+    world.principal("user:ann", removed=True)
+    assert await closure(world) == Closure.of_nobody()
+    world.principal("user:ann", tenant="other")
+    assert await closure(world) == Closure.of_nobody()
+
+
+@pytest.mark.requirement("I12")
+async def test_a_caller_without_groups_is_itself_and_everyone(world: World) -> None:
+    world.principal("user:ann")
+    assert await closure(world) == Closure(principals=frozenset({"user:ann", "everyone"}), complete=True)
+
+
+@pytest.mark.requirement("I12")
+async def test_look_alike_callers_are_others(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    for subject in ("Ann", "ann2", "an", "аnn"):
+        assert await closure(world, scope=Scope(TENANT, subject)) == Closure.of_nobody()
+
+
+@pytest.mark.requirement("I12")
+async def test_a_missing_group_counts_but_the_closure_is_incomplete(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    found = await closure(world)
+    assert found == Closure(principals=frozenset({"user:ann", "everyone", "group:wiki/eng"}), complete=False)
+
+
+@pytest.mark.requirement("I12")
+async def test_a_removed_group_does_not_count_and_leaves_the_closure_incomplete(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng", removed=True)
+    assert await closure(world) == Closure(principals=frozenset({"user:ann", "everyone"}), complete=False)
+
+
+@pytest.mark.requirement("I12")
+async def test_audiences_need_no_record_and_a_removed_one_is_gone(world: World) -> None:
+    world.principal("user:ann", "audience:wiki/a", "audience:wiki/b")
+    world.principal("audience:wiki/b", removed=True)
+    assert await closure(world) == Closure(principals=frozenset({"user:ann", "everyone", "audience:wiki/a"}))
+
+
+@pytest.mark.requirement("I12")
+async def test_a_user_is_nobodys_parent(world: World) -> None:
+    world.principal("user:ann", "user:bob")
+    world.principal("user:bob", "group:wiki/hr")
+    assert await closure(world) == Closure(principals=frozenset({"user:ann", "everyone"}), complete=False)
+
+
+@pytest.mark.requirement("I12")
+async def test_cycles_end_and_cuts_are_incomplete(world: World) -> None:
+    world.principal("user:ann", "group:0")
+    for i in range(10):
+        world.principal(f"group:{i}", f"group:{(i + 1) % 10}")
+    whole = await closure(world)
+    assert whole.complete and len(whole.principals) == 12
+    deep = await closure(world, max_depth=4)
+    assert not deep.complete and "group:9" not in deep.principals
+    wide = await closure(world, max_principals=5)
+    assert not wide.complete and len(wide.principals) <= 5
+
+
+@pytest.mark.requirement("I12")
+async def test_trusted_groups_join_the_closure_and_bring_their_parents(world: World) -> None:
+    world.principal("user:ann")
+    world.principal("group:idp/eng", "audience:wiki/eng")
+    found = await closure(world, scope=Scope(TENANT, "ann", groups=("group:idp/eng", "group:idp/unknown")))
+    assert found.principals == {"user:ann", "everyone", "group:idp/eng", "audience:wiki/eng", "group:idp/unknown"}
+    assert not found.complete
+    nobody = await closure(world, scope=Scope(TENANT, "ghost", groups=("group:idp/eng",)))
+    assert nobody == Closure.of_nobody()
+
+
+@pytest.mark.requirement("A8", "I4")
+async def test_the_tail_overrides_the_store_by_version(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng")
+    overlay = Overlay()
+    stale = joined(world, "user:ann", "group:wiki/old")
+    world.principal("user:ann", "group:wiki/eng")
+    overlay.apply(world.log.event(stale))
+    assert "group:wiki/old" not in (await closure(world, overlay)).principals
+    overlay.apply(world.log.event(joined(world, "user:ann")))
+    assert (await closure(world, overlay)).principals == {"user:ann", "everyone"}
+    overlay.apply(world.log.event(joined(world, "user:ann", removed=True)))
+    assert await closure(world, overlay) == Closure.of_nobody()
+
+
+@pytest.mark.requirement("A8")
+async def test_what_several_sources_say_adds_up(world: World) -> None:
+    world.principal("user:ann", "audience:wiki/a", source="wiki")
+    overlay = Overlay()
+    overlay.apply(world.log.event(joined(world, "user:ann", "audience:tickets/b", source="tickets")))
+    assert (await closure(world, overlay)).principals >= {"audience:wiki/a", "audience:tickets/b"}
+    overlay.apply(world.log.event(joined(world, "user:ann", removed=True, source="tickets")))
+    assert (await closure(world, overlay)).principals == {"user:ann", "everyone", "audience:wiki/a"}
+
+
+class Switch:
+    def __init__(self) -> None:
+        self.on = True
+
+    def __call__(self) -> bool:
+        return self.on
+
+
+def reads(world: World) -> int:
+    return world.store.ops().count("reader.principals")
+
+
+@pytest.mark.requirement("A8", "D5")
+async def test_closures_are_cached_and_dropped_by_events_of_any_principal_in_them(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng", "audience:wiki/a")
+    overlay, alive = Overlay(), Switch()
+    closures = Closures(world.store.reader(), overlay, world.clock, alive)
+    first = await closures.resolve(ANN)
+    before = reads(world)
+    assert await closures.resolve(ANN) == first
+    assert reads(world) == before
+    overlay.apply(world.log.event(joined(world, "user:bob", "group:wiki/eng")))
+    assert await closures.resolve(ANN) == first and reads(world) == before
+    overlay.apply(world.log.event(joined(world, "group:wiki/eng")))
+    assert (await closures.resolve(ANN)).principals == {"user:ann", "everyone", "group:wiki/eng"}
+    overlay.apply(world.log.event(joined(world, "everyone", "audience:wiki/new")))
+    assert "audience:wiki/new" in (await closures.resolve(ANN)).principals
+    overlay.apply(world.log.event(joined(world, "user:ann", removed=True)))
+    assert await closures.resolve(ANN) == Closure.of_nobody()
+
+
+@pytest.mark.requirement("I12")
+async def test_a_nobody_is_cached_only_until_its_record_comes(world: World) -> None:
+    overlay = Overlay()
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    assert await closures.resolve(ANN) == Closure.of_nobody()
+    overlay.apply(world.log.event(joined(world, "user:ann")))
+    assert (await closures.resolve(ANN)).principals == {"user:ann", "everyone"}
+
+
+@pytest.mark.requirement("A8")
+async def test_nothing_is_cached_while_the_tail_is_dead(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    overlay, alive = Overlay(), Switch()
+    closures = Closures(world.store.reader(), overlay, world.clock, alive)
+    await closures.resolve(ANN)
+    alive.on = False
+    world.principal("user:ann")
+    assert (await closures.resolve(ANN)).principals == {"user:ann", "everyone"}
+
+
+@pytest.mark.requirement("A8")
+async def test_a_change_during_the_walk_is_not_missed(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng")
+    overlay = Overlay()
+    reader = world.store.reader()
+    real = reader.principals
+
+    async def slow(tenant: str, names: list[str]) -> object:
+        found = await real(tenant, names)
+        if "group:wiki/eng" in names and not overlay.membership_changes:
+            overlay.apply(world.log.event(joined(world, "user:ann", removed=True)))
+        return found
+
+    reader.principals = slow  # type: ignore[method-assign, assignment]
+    closures = Closures(reader, overlay, world.clock, lambda: True)
+    assert await closures.resolve(ANN) == Closure.of_nobody()
+
+
+async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closures_module, "MAX_CACHED", 3)
+    closures = Closures(world.store.reader(), Overlay(), world.clock, lambda: True)
+    for i in range(5):
+        world.principal(f"user:u{i}")
+        await closures.resolve(Scope(TENANT, f"u{i}"))
+    assert len(closures._cached) == 3
+    assert len(closures._by_principal) <= 4
