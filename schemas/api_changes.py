@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, model_validator
 
 from schemas.access import AccessRule, Clause, Grant, Principal
+from schemas.api import Problem
 from schemas.base import ClosedModel, Micros, Version
 from schemas.events import Priority
 from schemas.keys import DocumentRef, KeyPart, SourceName, TenantName
@@ -19,7 +20,14 @@ from schemas.keys import DocumentRef, KeyPart, SourceName, TenantName
 MAX_CHANGES = 1000
 """Changes of one request."""
 
-Readers = Annotated[tuple[Principal | Grant, ...], Field(min_length=1, max_length=1000)]
+
+
+def _grant(value: object) -> object:
+    return {"principal": value} if isinstance(value, str) else value
+
+
+ReaderInput = Annotated[Grant, BeforeValidator(_grant, json_schema_input_type=Principal | Grant)]
+Readers = Annotated[tuple[ReaderInput, ...], Field(min_length=1, max_length=1000)]
 _UPSERT: dict[str, JsonValue] = {
     "type": "upsert",
     "tenant": "acme",
@@ -70,10 +78,7 @@ class AccessInput(ClosedModel):
     def rule(self) -> AccessRule:
         """The rule as it is written."""
         lists = ([self.allow] if self.allow else []) + list(self.all_of or ())
-        clauses = tuple(
-            Clause(any_of=tuple(g if isinstance(g, Grant) else Grant(principal=g) for g in readers))
-            for readers in lists
-        )
+        clauses = tuple(Clause(any_of=readers) for readers in lists)
         return AccessRule(clauses=clauses, deny=self.deny)
 
 
@@ -200,22 +205,7 @@ class ChangesReply(ClosedModel):
     results: tuple[ChangeResult, ...]
 
 
-class FieldProblem(ClosedModel):
-    """One field that cannot be accepted."""
+class ChangesProblem(Problem):
+    """``application/problem+json`` of the gateway. Never holds a value of the request."""
 
-    field: str
-    problem: str
-    remedy: str
-
-
-class GatewayProblem(ClosedModel):
-    """``application/problem+json``. Never holds a value of the request."""
-
-    BASE: ClassVar[str] = "urn:headwater:problem:"
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: tuple[FieldProblem, ...] = ()
-    token: str | None = Field(default=None, description="Where the changes are on the log but were not awaited.")
+    token: str | None = Field(default=None, description="Where the changes are on the log although not awaited.")

@@ -54,6 +54,10 @@ class Change:
         """Number of records."""
         return len(self.membership) + len(self.access) + len(self.content) + (self.state is not None)
 
+    def versions(self) -> list[int]:
+        """Versions of its events; each is given out once, so they name the events of their source."""
+        return [e.version for e in (*self.membership, *self.access, *self.content)]
+
 
 @dataclass(frozen=True)
 class Transaction:
@@ -62,6 +66,14 @@ class Transaction:
     records: tuple[Outgoing, ...]
     changes: tuple[Change, ...]
     cursor: SourceCursor
+
+    def versions(self) -> list[int | None]:
+        """For each record the version of its event; None for states and cursor."""
+        membership = [e.version for c in self.changes for e in c.membership]
+        access = [e.version for c in self.changes for e in c.access]
+        content = [e.version for c in self.changes for e in c.content]
+        known = [*membership, *access, *content]
+        return [*known, *[None] * (len(self.records) - len(known))]
 
 
 @dataclass(frozen=True)
