@@ -32,22 +32,25 @@ class Quiet:
 
 
 class Lines:
-    """One line when a step starts and one when it ends, for logs."""
+    """One line for each new stage of a step and one when it ends, for logs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._started: dict[str, float] = {}
+        self._said: dict[str, str] = {}
 
     def step(self, name: str, detail: str = "", done: float | None = None) -> None:
-        """Print the first report of each step only."""
-        if name not in self._started:
-            self._started[name] = time.monotonic()
-            self._console.print(f"{name}: {detail or 'working'}", highlight=False)
+        """Print a stage when it begins; how far a download is, is not a stage."""
+        begins = name not in self._started
+        self._started.setdefault(name, time.monotonic())
+        if begins or (done is None and self._said.get(name) != detail):
+            self._said[name] = detail
+            self._console.print(f"{name}: {detail or 'working'}", highlight=False, soft_wrap=True)
 
     def finish(self, name: str, detail: str = "") -> None:
         """Print how long the step took."""
         seconds = time.monotonic() - self._started.pop(name, time.monotonic())
-        self._console.print(f"{name}: {detail or 'done'} ({seconds:.1f} s)", highlight=False)
+        self._console.print(f"{name}: {detail or 'done'} ({seconds:.1f} s)", highlight=False, soft_wrap=True)
 
 
 class Bars:

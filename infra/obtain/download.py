@@ -62,7 +62,8 @@ def _stream(client: httpx.Client, url: str, target: Path, algorithm: str, report
                     stream.write(block)
                     digest.update(block)
                     done += len(block)
-                    report.step(target.name, f"{done // MIB} MiB", done / size if size else None)
+                    share = (f"{done // MIB} of {size // MIB} MiB", done / size) if size else ("downloading", None)
+                    report.step(target.name, *share)
         except DiskFullError:
             _partial(target).unlink(missing_ok=True)
             raise

@@ -109,7 +109,7 @@ def obtain_go(cache: Path, report: Reporter) -> str:
 
 
 def pip_folder(requirement: str, cache: Path) -> Path:
-    """Install one pinned package, without its dependencies' scripts, into a folder of its own in the cache."""
+    """Install one pinned package with what it needs into a folder of its own in the cache. Raises ObtainError."""
     folder = cache / "python" / requirement.replace("==", "-")
     with exclusive(cache / "locks" / f"{folder.name}.lock", requirement):
         if folder.is_dir():
