@@ -187,7 +187,7 @@ def _hold_of(key: str | None) -> str | None:
 
 def _version_of(payload: dict[str, Any]) -> int | None:
     version = payload.get("version")
-    if isinstance(version, int) and not isinstance(version, bool) and 0 <= version <= MAX_SAFE_INTEGER:
+    if isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= MAX_SAFE_INTEGER:
         return version
     return None
 

@@ -17,9 +17,9 @@ from pipeline.bus.client import translated
 from pipeline.bus.interface import MIN_POLL_MS, Listener, Slot
 from pipeline.bus.reading import Isolation, Names, asking, configuration
 from pipeline.bus.tail import KafkaTail, commit_first_offsets, read_compacted
-from pipeline.bus.topics import administrator, spec_of
+from pipeline.bus.topics import administrator, partitions_of, spec_of
 from pipeline.clock import Clock, SystemClock
-from pipeline.errors import Crash
+from pipeline.errors import ConfigError, Crash
 from pipeline.ports import Record
 from pipeline.settings import Settings
 from schemas.topics import Topic
@@ -111,6 +111,8 @@ class KafkaReader:
         self._clock = clock if clock is not None else SystemClock()
         self._failure: BaseException | None = None
         self._closed = False
+        self._fenced = False
+        self._heart_stopped = False
         options = configuration(settings, group, isolation) | {
             "group_id": self._group,
             "group_instance_id": f"{self._group}.{member}" if member is not None else None,
@@ -128,7 +130,29 @@ class KafkaReader:
         coordinator = self._consumer._coordinator
         self._heartbeat = _LeaseHeartbeat(self._clock, **coordinator.heartbeat.config)
         coordinator.heartbeat = self._heartbeat
-        self._consumer.subscribe(self._names.all(), listener=_Bridge(self))
+        try:
+            self._consumer.subscribe(self._names.all(), listener=_Bridge(self))
+            self._check_topics()
+        except BaseException:
+            self._consumer.close(autocommit=False, timeout_ms=1000)
+            raise
+
+    def _check_topics(self) -> None:
+        """The topics exist with the configured counts.
+
+        Asking for the metadata now, before the group is joined, spares the group a second rebalance for them.
+        """
+        with asking("looking up topics"):
+            self._consumer.topics()
+        for topic, name in zip(self._topics, self._names.all(), strict=True):
+            found = len(self._consumer.partitions_for_topic(name))
+            wanted = partitions_of(spec_of(str(topic)), self._settings)
+            if found != wanted:
+                raise ConfigError(
+                    "kafka.partitions",
+                    f"topic {name} has {found} partitions, the settings say {wanted}",
+                    "Create the topics first (headwater topics), with the count that the log has.",
+                )
 
     # -- rebalances
 
@@ -151,7 +175,8 @@ class KafkaReader:
             # Paused until the owner has sought; the position is a placeholder that is never fetched from.
             self._consumer.pause(tp)
             self._consumer.seek(tp, 0)
-        self._listener.on_assigned(slots)
+        if slots:
+            self._listener.on_assigned(slots)
 
     def _check_copartitioned(self, slots: frozenset[Slot]) -> None:
         numbers = {
@@ -169,7 +194,7 @@ class KafkaReader:
         slots = frozenset(self._names.of(tp) for tp in partitions)
         try:
             if slots:
-                self._listener.on_revoked(slots, lost=lost)
+                self._listener.on_revoked(slots, lost=lost or self._fenced)
         finally:
             if lost:
                 self._heartbeat.forget()
@@ -181,7 +206,7 @@ class KafkaReader:
         try:
             batches = self._consumer.poll(timeout_ms=max(MIN_POLL_MS, timeout_ms))
         except kafka_errors.FencedInstanceIdError as error:
-            raise Crash(f"another process took the member name {self._member} of {self._group}") from error
+            raise self._fence() from error
         except (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError) as error:
             raise Crash(f"the log no longer holds what was to be read next ({error}); start again") from error
         except kafka_errors.AuthorizationError as error:
@@ -190,7 +215,21 @@ class KafkaReader:
             self._raise_failure()
             raise translated(error, "reading") from error
         self._raise_failure()
+        self._check_heart()
         return [self._names.record(raw) for batch in batches.values() for raw in batch]
+
+    def _check_heart(self) -> None:
+        """When its static name was taken the client only stops its heartbeat, and goes on reading as a ghost."""
+        coordinator = self._consumer._coordinator
+        stopped = coordinator.stable() and not coordinator._heartbeat_enabled
+        if stopped and self._heart_stopped:
+            raise self._fence()
+        self._heart_stopped = stopped
+
+    def _fence(self) -> Crash:
+        self._fenced = True
+        self._heartbeat.forget()
+        return Crash(f"another process took the member name {self._member} of {self._group}")
 
     def _raise_failure(self) -> None:
         failure, self._failure = self._failure, None
@@ -253,7 +292,9 @@ class KafkaReader:
         except _OUT_OF_GROUP:
             return False
         except kafka_errors.FencedInstanceIdError as error:
-            raise Crash(f"another process took the member name {self._member} of {self._group}") from error
+            if self._fenced:
+                return False
+            raise self._fence() from error
         except kafka_errors.KafkaError as error:
             raise translated(error, "committing offsets") from error
         self._heartbeat.confirm(sent)
@@ -284,7 +325,7 @@ class KafkaReader:
         try:
             with asking("leaving the group"):
                 self._consumer.close(autocommit=False, timeout_ms=5000)
-            if self._member is not None and member_id:
+            if self._member is not None and member_id and not self._fenced:
                 self._remove_static(member_id)
         finally:
             self._heartbeat.forget()

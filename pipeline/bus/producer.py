@@ -69,7 +69,7 @@ def _check_sizes(records: Sequence[Outgoing]) -> None:
         size += sum(len(name) + len(value) for name, value in record.headers)
         if size > MAX_RECORD_BYTES - 1024:
             raise Reject(
-                f"a record of {size} bytes for {record.key} exceeds the log's limit of {MAX_RECORD_BYTES}; "
+                f"the record for {record.key} is too large: {size} bytes, the log takes {MAX_RECORD_BYTES}; "
                 "lower bodies.inline_limit so that its body goes by claim check",
                 stage="append",
                 kind="too_large",
