@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from query_service import problems
 from query_service.closure import Closures
 from query_service.encoders import Encoders, LoadEncoder
 from query_service.freshness import Changes, Freshness
+from query_service.middleware import Watched
 from query_service.overlay import Overlay
 from query_service.receipts import ReceiptStore
 from query_service.scope import Scope, TokenVerifier, Unauthorized
@@ -42,13 +42,7 @@ from schemas.api import (
 )
 
 STATIC = Path(__file__).parent / "static"
-MAX_BODY = 64 * 1024
 MAX_WINDOW_S = 30 * 24 * 3600
-SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem, "description": text}
     for code, text in (
@@ -127,7 +121,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     )
     app.state.parts = parts
     problems.install(app)
-    app.middleware("http")(_watched(parts.metrics))
+    app.add_middleware(Watched, metrics=parts.metrics)
     app.include_router(_api(parts))
     app.include_router(_operations(parts))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -163,25 +157,6 @@ async def _background(state: ServiceState) -> None:
             gc.freeze()
             frozen = True
         await asyncio.sleep(REFRESH_S)
-
-
-def _watched(metrics: Metrics) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
-    async def middleware(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        started = time.perf_counter()
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY:
-            response = problems.problem(413, "Too large", f"A request has at most {MAX_BODY} bytes.")
-        else:
-            response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "other")
-        metrics.count("headwater_requests_total", route=route, status=str(response.status_code))
-        metrics.observe("headwater_request_seconds", time.perf_counter() - started, route=route)
-        response.headers.update(SECURITY_HEADERS)
-        if request.url.path.startswith("/v1/"):
-            response.headers["Cache-Control"] = "no-store"
-        return response
-
-    return middleware
 
 
 _bearer = HTTPBearer(auto_error=False, description="A JWT with sub, tenant, aud and exp.")
@@ -235,6 +210,7 @@ def _operations(parts: Parts) -> APIRouter:
 
     @router.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
+        parts.state.publish()
         return Response(parts.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @router.get("/healthz", summary="The process is alive")

@@ -87,7 +87,9 @@ def revocations(rows: Sequence[Row]) -> dict[str, Percentiles]:
     """Per source: access and membership events from the log's acknowledgement to their application."""
     values: dict[str, list[float]] = {}
     for row in rows:
-        if row["lane"] not in ("access", "membership") or row["source"] is None or row["outcome"] == "superseded":
+        if row["lane"] not in ("access", "membership") or row["source"] is None or row["priority"] != "live":
+            continue
+        if row["outcome"] == "superseded":
             continue
         found: dict[str, float] = {}
         _put(found, "ms", row["appended_at"], row["visible_at"])

@@ -86,6 +86,10 @@ class ServiceState:
             log.warning("the state could not be refreshed", extra={"fields": {"error": type(error).__name__}})
         except Exception:
             log.exception("the state could not be refreshed")
+        self.publish()
+
+    def publish(self) -> None:
+        """Set the gauges of readiness."""
         self._metrics.set("headwater_ready", 0.0 if self.reasons() else 1.0)
         age = self._tail.age_s()
         if age is not None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pipeline.bus.interface import Slot
 from pipeline.clock import Clock
 from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
@@ -39,7 +40,7 @@ class LogTail(Protocol):
         """Records between the positions and the log's end of now. Raises BusUnavailable."""
         ...
 
-    def positions(self) -> Mapping[tuple[str, int], int]:
+    def positions(self) -> Mapping[Slot, int]:
         """Next offset per (topic, partition)."""
         ...
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints, field_validator, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from schemas import api_examples as examples
 from schemas.base import ClosedModel, Micros, Version
 from schemas.documents import Tier
 from schemas.keys import SourceName
@@ -15,14 +16,6 @@ Names = Annotated[tuple[Annotated[str, StringConstraints(min_length=1, max_lengt
 Sources = Annotated[tuple[SourceName, ...], Field(max_length=100)]
 MAX_QUERY = 4096
 MAX_WAIT_MS = 30_000
-
-SEARCH_EXAMPLE: dict[str, JsonValue] = {
-    "query": "how long do refunds take",
-    "k": 5,
-    "mode": "hybrid",
-    "filters": {"sources": ["wiki"], "languages": ["en"], "as_of": 1_767_225_600_000_000},
-    "wait_ms": 0,
-}
 
 
 class SearchFilters(ClosedModel):
@@ -57,7 +50,7 @@ class SearchFilters(ClosedModel):
 class SearchRequest(ClosedModel):
     """A search. Who asks comes from the token alone; nothing in here can widen it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [SEARCH_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_REQUEST]})
 
     query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY)]
     k: int = Field(default=10, ge=1, le=100, description="Hits wanted.")
@@ -161,6 +154,8 @@ class SearchCounts(ClosedModel):
 class SearchResponse(ClosedModel):
     """Hits, best first, and how complete they are."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_RESPONSE]})
+
     query_id: str
     generation: str | None = Field(description="The one index generation that answered; null with nothing to search.")
     hits: tuple[SearchHit, ...]
@@ -185,6 +180,8 @@ class SectionView(ClosedModel):
 
 class DocumentResponse(DocumentFacts):
     """A document's sections in order, from ``offset``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.DOCUMENT_RESPONSE]})
 
     generation: str
     chunk_total: int
@@ -218,6 +215,8 @@ class SourceFreshness(ClosedModel):
 class FreshnessResponse(ClosedModel):
     """Freshness of the tenant's sources in the active generation."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.FRESHNESS_RESPONSE]})
+
     tenant: str
     generation: str | None
     window_s: int
@@ -245,6 +244,8 @@ class TraceStep(ClosedModel):
 class TraceResponse(ClosedModel):
     """The recorded steps of a document, oldest first."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRACE_RESPONSE]})
+
     document_uid: str
     steps: tuple[TraceStep, ...]
 
@@ -259,6 +260,8 @@ class FieldProblem(ClosedModel):
 class Problem(ClosedModel):
     """RFC 9457 problem details (application/problem+json). It repeats nothing of the request's content."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.PROBLEM]})
+
     type: str = "about:blank"
     title: str
     status: int = Field(ge=400, le=599)
@@ -269,6 +272,8 @@ class Problem(ClosedModel):
 
 class HealthResponse(ClosedModel):
     """Liveness or readiness, with the reasons against it."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.HEALTH_RESPONSE]})
 
     ok: bool
     reasons: tuple[str, ...] = ()

@@ -181,12 +181,12 @@ def test_claimed_groups_count_only_for_a_trusted_issuer() -> None:
 @pytest.mark.requirement("B1")
 def test_products_of_a_request_only_narrow() -> None:
     scope = Scope("acme", "ann", products=frozenset({"a", "b"}))
-    assert narrow(scope, SearchFilters(), NOW).products == {"a", "b"}
-    assert narrow(scope, SearchFilters(products=("b", "c")), NOW).products == {"b"}
+    assert narrow(scope, SearchFilters(), NOW).products == frozenset({"a", "b"})
+    assert narrow(scope, SearchFilters(products=("b", "c")), NOW).products == frozenset({"b"})
     nothing = narrow(scope, SearchFilters(products=("c",)), NOW)
     assert nothing.products == frozenset() and nothing.empty
     assert narrow(Scope("acme", "ann", products=frozenset()), SearchFilters(), NOW).empty
-    assert narrow(Scope("acme", "ann"), SearchFilters(products=("c",)), NOW).products == {"c"}
+    assert narrow(Scope("acme", "ann"), SearchFilters(products=("c",)), NOW).products == frozenset({"c"})
 
 
 @pytest.mark.requirement("B1")

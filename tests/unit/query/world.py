@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, SecretStr
 
 from pipeline import analysis
+from pipeline.bus.interface import Slot
 from pipeline.clock import ManualClock
 from pipeline.errors import BusUnavailable
 from pipeline.observe import Metrics
@@ -151,8 +152,8 @@ class FakeTail:
             raise BusUnavailable("the log is down")
         return sum(len(self._log.records.get(slot, [])) - at for slot, at in self._at.items())
 
-    def positions(self) -> Mapping[tuple[str, int], int]:
-        return dict(self._at)
+    def positions(self) -> Mapping[Slot, int]:
+        return {Slot(*slot): at for slot, at in self._at.items()}
 
     def close(self) -> None:
         pass
@@ -357,7 +358,9 @@ class Running:
         assert reply.status_code == 200, reply.text
         return reply.json()
 
-    async def ids(self, query: str, sub: str = "ann", *, claims: dict[str, Any] | None = None, **body: Any) -> list[str]:
+    async def ids(
+        self, query: str, sub: str = "ann", *, claims: dict[str, Any] | None = None, **body: Any
+    ) -> list[str]:
         reply = await self.search(query, sub, claims=claims, **body)
         return [hit["document_id"] for hit in reply["hits"]]
 

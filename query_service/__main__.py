@@ -1,0 +1,45 @@
+"""``python -m query_service``: the query service as a process."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+
+def main() -> int:
+    """Serve until a signal comes; the exit status."""
+    argparse.ArgumentParser(
+        prog="python -m query_service",
+        description="Serves the query API and the search page at the address of the settings (query.host, query.port).",
+    ).parse_args()
+    import uvicorn
+
+    from pipeline import settings as settings_module
+    from pipeline.errors import ConfigError
+    from pipeline.observe import configure_logging
+    from query_service.app import create_app
+    from query_service.wiring import dependencies
+
+    configure_logging("query")
+    try:
+        settings = settings_module.load()
+        app = create_app(dependencies(settings))
+    except ConfigError as error:
+        print(f"query service: {error}", file=sys.stderr)
+        return 2
+    logging.getLogger("uvicorn.access").disabled = True
+    uvicorn.run(
+        app,
+        host=settings.query.host,
+        port=settings.query.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Settings to the application's real dependencies. Heavy imports happen inside the functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline.clock import Clock, SystemClock
+from pipeline.observe import Metrics, metrics
+from pipeline.settings import Settings
+from query_service.app import Dependencies
+from query_service.tail import ACCESS_TOPICS, LogTail, Start, TailFactory
+from schemas.topics import Topic
+
+
+def dependencies(settings: Settings, clock: Clock | None = None, observed: Metrics | None = None) -> Dependencies:
+    """Weaviate to read, Kafka to follow, the generation's encoder for queries. Connects to nothing yet."""
+    from pipeline.bootstrap import build_encoder
+    from pipeline.index.reader import WeaviateReader
+
+    settings, clock = located(settings), clock or SystemClock()
+    return Dependencies(
+        settings=settings,
+        reader=WeaviateReader(settings),
+        open_tail=tail_factory(settings, clock),
+        load_encoder=lambda generation: build_encoder(settings, generation, for_queries=True),
+        clock=clock,
+        metrics=observed if observed is not None else metrics(),
+    )
+
+
+def located(settings: Settings) -> Settings:
+    """With the receipt store in the state directory, unless the settings place it elsewhere."""
+    if "receipts_path" in settings.query.model_fields_set:
+        return settings
+    query = settings.query.model_copy(update={"receipts_path": settings.state_dir / "receipts.sqlite"})
+    return settings.model_copy(update={"query": query})
+
+
+def tail_factory(settings: Settings, clock: Clock) -> TailFactory:
+    """Opens tails of Kafka: uncommitted for the access lane (an aborted access event was still truly read)."""
+
+    def open_tail(topics: Sequence[str], start: Start) -> LogTail:
+        from pipeline.bus.interface import Slot
+        from pipeline.bus.tail import KafkaTail
+
+        return KafkaTail(
+            settings,
+            [Topic(t) for t in topics],
+            since="beginning" if start.since is None else max(0, clock.now() - start.since) / 1_000_000,
+            offsets={Slot(*slot): offset for slot, offset in start.offsets.items()},
+            not_after={Slot(*slot): offset for slot, offset in start.not_after.items()},
+            isolation="read_uncommitted" if set(topics) <= set(ACCESS_TOPICS) else "read_committed",
+            clock=clock,
+        )
+
+    return open_tail
