@@ -26,7 +26,7 @@ from schemas.api import (
     SearchResponse,
     TraceResponse,
 )
-from schemas.api_changes import CHANGES, ChangesReply, GatewayProblem
+from schemas.api_changes import CHANGES, ChangesProblem, ChangesReply
 from schemas.compat import breaks
 from schemas.documents import AccessRecord, Manifest, PrincipalRecord
 from schemas.events import (
@@ -76,7 +76,7 @@ RESPONSES: dict[str, TypeAdapter[Any]] = {
     "changes-response": TypeAdapter(ChangesReply),
     "document-response": TypeAdapter(DocumentResponse),
     "freshness-response": TypeAdapter(FreshnessResponse),
-    "gateway-problem": TypeAdapter(GatewayProblem),
+    "changes-problem": TypeAdapter(ChangesProblem),
     "health-response": TypeAdapter(HealthResponse),
     "problem": TypeAdapter(Problem),
     "search-response": TypeAdapter(SearchResponse),
