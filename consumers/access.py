@@ -17,7 +17,7 @@ from consumers.access_records import AccessStore, DocumentSide, Event, Principal
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters, coordinates_of
 from consumers.lease import ACCESS_ONLY, PRINCIPALS, Rechecks
-from consumers.runtime import LaneSpec, LaneTopic
+from consumers.runtime import Hooks, LaneSpec, LaneTopic
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_membership, encode
 from pipeline.clock import Clock
 from pipeline.errors import Reject
@@ -361,7 +361,16 @@ def log_scan(settings: Settings) -> Scan:
 
 def main(arguments: Sequence[str]) -> int:
     """``python -m consumers access [--member NAME]``."""
-    from consumers.process import Stopped, Stopping, parse, run
+    from consumers.process import parse
+    from pipeline.settings import load
+
+    options = parse("access", arguments, "Applies access and membership events to the store.")
+    return serve(load(), options.member)
+
+
+def serve(settings: Settings, member: str | None = None, *, hooks: Hooks | None = None) -> int:
+    """Run until a signal comes; the exit status. ``hooks`` is where fault tests stop it."""
+    from consumers.process import Stopped, Stopping, run
     from consumers.runtime import Runtime
     from pipeline.bus.consumer import KafkaReader
     from pipeline.bus.interface import Listener, Reader
@@ -369,10 +378,7 @@ def main(arguments: Sequence[str]) -> int:
     from pipeline.bus.topics import ensure_topics
     from pipeline.clock import SystemClock
     from pipeline.index.store import WeaviateStore
-    from pipeline.settings import load
 
-    options = parse("access", arguments, "Applies access and membership events to the store.")
-    settings = load()
     stopping = Stopping()
     clock = SystemClock()
     try:
@@ -403,11 +409,11 @@ def main(arguments: Sequence[str]) -> int:
             listener,
             session_s=spec.session_s,
             isolation="read_uncommitted",
-            member=options.member,
+            member=member,
             clock=clock,
         )
 
-    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock)
+    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock, hooks=hooks)
     try:
         return run(runtime, stopping)
     finally:
