@@ -6,11 +6,11 @@ import sys
 
 import typer
 
-from infra.commands import config, doctor, services, size, tokens
+from infra.commands import config, doctor, lag, search, services, size, tokens, topics
 from infra.commands.output import report_error
 from pipeline.errors import HeadwaterError
 
-GROUPS = (services, doctor, config, tokens, size)
+GROUPS = (services, doctor, config, tokens, search, lag, topics, size)
 
 
 def build() -> typer.Typer:

@@ -1,0 +1,114 @@
+"""The query service as commands ask it: with a token for one person, errors with a remedy."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from infra.commands.tokens import issue
+from infra.errors import InfraError
+from pipeline.settings import Settings
+from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
+
+TOKEN_S = 3600.0
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def address(settings: Settings) -> str:
+    """Base URL of the query service; one that listens everywhere is asked here."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.query.host, settings.query.host)
+    return f"http://[{host}]:{settings.query.port}" if ":" in host else f"http://{host}:{settings.query.port}"
+
+
+class QueryApi:
+    """Asks as any person of any tenant. Raises InfraError where no usable answer comes."""
+
+    def __init__(self, settings: Settings, *, transport: httpx.BaseTransport | None = None) -> None:
+        self._settings = settings
+        self._tokens: dict[tuple[str, str], str] = {}
+        self.address = address(settings)
+        self._http = httpx.Client(base_url=self.address, timeout=30, trust_env=False, transport=transport)
+
+    def __enter__(self) -> QueryApi:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def search(
+        self,
+        user: str,
+        tenant: str,
+        query: str,
+        *,
+        k: int = 10,
+        mode: Mode = "hybrid",
+        filters: SearchFilters | None = None,
+    ) -> SearchResponse:
+        """``POST /v1/search``."""
+        try:
+            request = SearchRequest(query=query, k=k, mode=mode, filters=filters or SearchFilters())
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise InfraError(f"{field}: {first['msg']}.", "Correct it and ask again.") from error
+        body = request.model_dump(mode="json", exclude_none=True)
+        return self._ask(SearchResponse, "POST", "/v1/search", user, tenant, json=body)
+
+    def freshness(self, user: str, tenant: str, window_s: int) -> FreshnessResponse:
+        """``GET /v1/freshness``."""
+        return self._ask(FreshnessResponse, "GET", "/v1/freshness", user, tenant, params={"window_s": window_s})
+
+    def ready(self) -> bool:
+        """Whether the service may answer now."""
+        try:
+            return self._http.get("/readyz").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._http.close()
+
+    def _ask(self, model: type[_Model], method: str, path: str, user: str, tenant: str, **options: Any) -> _Model:
+        headers = {"Authorization": f"Bearer {self._token(user, tenant)}"}
+        try:
+            answer = self._http.request(method, path, headers=headers, **options)
+        except httpx.HTTPError as error:
+            raise InfraError(
+                f"The query service at {self.address} does not answer ({type(error).__name__}).",
+                "Start it by `headwater up`; `headwater status` shows what runs.",
+            ) from error
+        if not answer.is_success:
+            raise InfraError(*_problem(answer))
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise InfraError(
+                f"What answers at {self.address} is not this version's query service.",
+                "Stop what listens there, or set HEADWATER_QUERY__PORT.",
+            ) from error
+
+    def _token(self, user: str, tenant: str) -> str:
+        if (user, tenant) not in self._tokens:
+            self._tokens[user, tenant] = issue(self._settings, user, tenant, TOKEN_S)[0]
+        return self._tokens[user, tenant]
+
+
+def _problem(answer: httpx.Response) -> tuple[str, str]:
+    try:
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
+        return f"The query service answers {answer.status_code}.", "Read `headwater logs query`."
+    fields = "; ".join(f"{e.field}: {e.problem}" for e in problem.errors)
+    said = f"The query service answers {answer.status_code}: {problem.detail}" + (f" {fields}." if fields else "")
+    if answer.status_code == 401:
+        return said, "Is it the secret of this state directory? `headwater config check` shows the settings."
+    if answer.status_code == 503:
+        return said, "Wait a moment; `headwater status` shows what runs."
+    return said, "Correct it and ask again."
