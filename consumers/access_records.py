@@ -132,9 +132,10 @@ class Side(ABC, Generic[T, V]):
         Raises StoreUnavailable or LeaseLost; then nothing of it counts as done and all of it may be done again.
         """
         tenant = self.tenant(events[0][1])
-        known = self._known(tenant, {target: assignment for assignment, target, _, _ in events})
+        owners = {target: assignment for assignment, target, _, _ in events}
+        known, rebuilt = self._known(tenant, owners)
         effects: list[Effect] = []
-        changed: dict[T, tuple[Assignment, V]] = {}
+        changed = {target: (owners[target], record) for target, record in rebuilt.items()}
         for assignment, target, event, offset in events:
             record, effect, differs = self._fold(known.get(target), event, target, offset)
             effects.append(effect)
@@ -160,32 +161,37 @@ class Side(ABC, Generic[T, V]):
         for tenant, records in by_tenant.items():
             self._replace(tenant, records)
 
-    def _known(self, tenant: str, targets: dict[T, Assignment]) -> dict[T, V]:
+    def _known(self, tenant: str, owners: dict[T, Assignment]) -> tuple[dict[T, V], dict[T, V]]:
+        """Records from the cache, else the store; and those of them that cannot be read there, made from the log."""
         known: dict[T, V] = {}
-        missing: list[T] = []
-        for target, assignment in targets.items():
+        for target, assignment in owners.items():
             record = self._caches[assignment].get(target)
-            if record is None:
-                missing.append(target)
-            else:
+            if record is not None:
                 known[target] = record
-        if missing:
-            for target, record in self._read_or_rebuild(tenant, missing, targets).items():
-                self._caches[targets[target]].put(target, record)
-                known[target] = record
-        return known
+        found, unreadable = self._stored(tenant, [target for target in owners if target not in known])
+        for target, record in found.items():
+            self._caches[owners[target]].put(target, record)
+        rebuilt: dict[T, V] = {}
+        for target in unreadable:
+            rebuilt |= self._from_log(owners[target].partition, [target])
+        return known | found | rebuilt, rebuilt
 
-    def _read_or_rebuild(self, tenant: str, missing: list[T], targets: dict[T, Assignment]) -> dict[T, V]:
-        """Records from the store; one that cannot be read there is made again from the log."""
+    def _stored(self, tenant: str, targets: list[T]) -> tuple[dict[T, V], list[T]]:
+        """Records of the store, and the targets whose record there cannot be read."""
+        if not targets:
+            return {}, []
         try:
-            return self._read(tenant, missing)
+            return self._read(tenant, targets), []
         except Reject:
-            if len(missing) == 1:
-                return self._from_log(targets[missing[0]].partition, missing)
+            if len(targets) == 1:
+                return {}, targets
         found: dict[T, V] = {}
-        for target in missing:
-            found |= self._read_or_rebuild(tenant, [target], targets)
-        return found
+        unreadable: list[T] = []
+        for target in targets:
+            one, bad = self._stored(tenant, [target])
+            found |= one
+            unreadable += bad
+        return found, unreadable
 
     def _from_log(self, partition: int, targets: Sequence[T]) -> dict[T, V]:
         newest: dict[T, V] = {}

@@ -187,7 +187,7 @@ class Runtime:
 
     def run(self) -> None:
         """Consume until ``stop`` is called; leaves the group in order. Raises what stopped the lane."""
-        reader = self._reader = self._make_reader(self)
+        reader = self.connect()
         worker = threading.Thread(target=self._work_loop, name=f"work-{self.spec.name}", daemon=True)
         worker.start()
         try:
@@ -199,6 +199,11 @@ class Runtime:
             self._leave(reader, worker)
         if self._state.error is not None:
             raise self._state.error
+
+    def connect(self) -> Reader:
+        """Become a member of the group (``run`` does it)."""
+        self._reader = self._make_reader(self)
+        return self._reader
 
     def stop(self) -> None:
         """Ask the loop to end: the piece of work at hand is finished, progress written, the group left."""
