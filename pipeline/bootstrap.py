@@ -20,7 +20,7 @@ def build_flow(settings: Settings, generation: Generation, store: IndexStore, cl
     return DocumentFlow(
         store=store,
         extractor=BlockExtractor(),
-        chunker=HierarchicalChunker(generation.chunking, counter, max_tokens=generation.encoder.max_tokens),
+        chunker=HierarchicalChunker(generation.chunking, counter, generation.encoder),
         bodies=FsspecBodyStore.of(settings),
         generation=generation,
         clock=clock,
