@@ -246,6 +246,8 @@ class MaintenanceCommand(ClosedModel):
     def _complete(self) -> MaintenanceCommand:
         if (self.type == "move") != (self.tier is not None):
             raise ValueError("'tier' is given with 'move' and only there")
+        if self.type == "reprocess" and self.offset is None:
+            raise ValueError("'reprocess' names the offset of the content event")
         return self
 
 

@@ -154,6 +154,11 @@ def test_a_request_says_what_it_wants(changes: dict[str, Any], says: str) -> Non
         SourceRequest(**{"tenant": "acme", "source": "wiki", "request_id": "1", "requested_at": NOW, **changes})
 
 
+def test_a_reprocess_names_its_offset() -> None:
+    with pytest.raises(ValidationError, match="names the offset"):
+        MaintenanceCommand(type="reprocess", document=DOCUMENT, requested_at=NOW)
+
+
 @pytest.mark.parametrize(("kind", "tier"), [("move", None), ("recheck", "cold"), ("reprocess", "hot")])
 def test_a_tier_belongs_to_a_move(kind: str, tier: str | None) -> None:
     with pytest.raises(ValidationError, match="'tier' is given"):
