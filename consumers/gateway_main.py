@@ -14,7 +14,7 @@ from consumers.health import HealthServer
 from consumers.owner_log import AppliedOffsets, KafkaOwnerLog
 from consumers.process import Stopped, Stopping
 from pipeline.bus.bodies import FsspecBodyStore
-from pipeline.bus.consumer import read_compacted
+from pipeline.bus.tail import read_compacted
 from pipeline.bus.topics import ensure_topics
 from pipeline.clock import SystemClock
 from pipeline.index.store import WeaviateStore

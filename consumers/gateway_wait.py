@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from consumers.backoff import Backoff
 from consumers.gateway_writer import Written
 from pipeline.bus.codec import decode
-from pipeline.bus.consumer import KafkaTail
+from pipeline.bus.tail import KafkaTail
 from pipeline.errors import Reject, Retry
 from pipeline.ports import IndexStore
 from pipeline.settings import Settings

@@ -117,8 +117,9 @@ class OwnerEngine:
         self._polled_at = 0
         self._request_position = 0
         self._told: set[str] = set()
+        self._closed: list[str] = []  # what keeps readers out, as of the newest access state
+        self._missing: str | None = None  # suspiciously many missing documents, as of the newest listing
         self.problems: list[str] = []
-        self.alarms: list[str] = []
 
     # ------------------------------------------------------------ life
 
@@ -174,6 +175,11 @@ class OwnerEngine:
         return sum(max(0, end - applied.get(p, 0)) for p, end in self._writer.content_ends.items())
 
     @property
+    def alarms(self) -> list[str]:
+        """What someone has to see to: readers kept out, documents missing."""
+        return self._closed + ([self._missing] if self._missing is not None else [])
+
+    @property
     def busy(self) -> bool:
         """Whether documents seen are still to be read."""
         return bool(self._jobs)
@@ -186,6 +192,11 @@ class OwnerEngine:
 
     def _take(self, look: Look) -> None:
         """What takes away goes first: memberships, then deletions; documents follow, at once or in slices."""
+        if look.listing:  # what a walk no longer says is over
+            self.problems, self._missing = [], None
+        if look.memberships is not None:
+            self._closed = list(look.alarms)
+        self._told &= {*self.problems, *self.alarms, *look.problems}
         self._report(look)
         if look.memberships is not None:
             self._write(self.ledger.memberships(look.memberships, whole=True))
@@ -193,7 +204,7 @@ class OwnerEngine:
             self._gone(look)
         if look.listing and look.complete:
             self._due.confirmed = False
-        bulk = look.expected > self._pace.live_at_most or self._polled_at == 0
+        bulk = look.expected > self._pace.live_at_most or (look.listing and self._polled_at == 0)
         self._jobs.append(_Job(look, "bulk" if bulk else "live"))
         if not bulk and len(self._jobs) == 1:
             self._slice()
@@ -271,10 +282,11 @@ class OwnerEngine:
         if look.watched:
             self._due.walk = min(self._due.walk, self._clock.elapsed() + self._pace.second_look_s + 0.05)
             return
-        self._alarm(
+        self._missing = (
             f"{len(missing)} of {self.ledger.live()} documents are missing: hidden, not deleted; bring them back, "
             "or request a listing that confirms the deletions"
         )
+        self._tell(self._missing, "alarm")
 
     # ------------------------------------------------------------ requests
 
@@ -358,23 +370,14 @@ class OwnerEngine:
     # ------------------------------------------------------------ telling
 
     def _report(self, look: Look) -> None:
-        if look.listing:
-            self.problems, self.alarms = list(look.problems), list(look.alarms)
-            self._told &= {*look.problems, *look.alarms}
-        else:
-            self.problems += [p for p in look.problems if p not in self.problems]
-            self.alarms += [a for a in look.alarms if a not in self.alarms]
+        self.problems += [p for p in look.problems if p not in self.problems]
         for alarm in look.alarms:
             self._tell(alarm, "alarm")
         for problem in look.problems:
             self._tell(problem, "problem")
 
-    def _alarm(self, text: str) -> None:
-        self.alarms.append(text)
-        self._tell(text, "alarm")
-
     def _tell(self, text: str, kind: str) -> None:
-        """Once, until a listing no longer says so."""
+        """Once, until it is over."""
         if text in self._told:
             return
         self._told.add(text)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 from consumers.backoff import Backoff
 from pipeline.bus.codec import decode
-from pipeline.bus.consumer import KafkaTail, read_compacted
 from pipeline.bus.producer import KafkaAppender, KafkaPublisher
+from pipeline.bus.tail import KafkaTail, read_compacted
 from pipeline.errors import Reject, Retry
 from pipeline.ports import Appender, IndexStore, Publisher, Record
 from pipeline.settings import Settings

@@ -23,6 +23,10 @@ class BodyPlacer:
         """Whether the body rides in the event."""
         return len(body) <= self.inline_limit
 
+    def stored(self, body: bytes) -> bool:
+        """Whether the body goes to the store: neither inline nor refused."""
+        return self.inline_limit < len(body) <= self.max_bytes
+
     def place(self, document: DocumentRef, version: int, body: bytes) -> InlineBody | ClaimCheck:
         """The body as an event carries it; a large one is written to the store first. Raises BusUnavailable."""
         if self.inline(body):

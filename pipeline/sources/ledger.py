@@ -165,7 +165,7 @@ class Ledger:
             if known is not None:  # only where it stands: nothing that is worth an event
                 known.path, known.revision = seen.path, seen.revision
             return []
-        if verdict.urgent and verdict.republish and not self._bodies.inline(seen.body):
+        if verdict.urgent and verdict.republish and self._bodies.stored(seen.body):
             # Storing a large body takes time, or fails, and a revocation must not wait for that.
             return self._rule_first(seen, known or Known(), verdict)
         old = known or Known()

@@ -97,7 +97,7 @@ class Inotify:
     def poll(self, timeout: float) -> Batch:
         """Changed paths, waiting at most ``timeout`` seconds for the first; then until it has been quiet."""
         started = time.monotonic()
-        first: float | None = started if self._batch else None
+        first: float | None = None
         while True:
             now = time.monotonic()
             self._settle(now)
@@ -110,18 +110,17 @@ class Inotify:
                 return self._take()
             if self._fd in ready:
                 self._read()
-                continue
-            now = time.monotonic()
-            self._settle(now)
-            if first is not None or now - started >= timeout:
+            elif wait <= 0 or first is not None:
                 return self._take()
+            if first is not None and wait <= 0:
+                return self._take()  # it never gets quiet: do not wait for that
 
     def _wait(self, now: float, started: float, timeout: float, first: float | None) -> float:
+        """Seconds until there is something to return, or nothing more to wait for."""
         if first is None:
-            left = timeout - (now - started)
-            if self._writing:
-                left = min(left, min(self._writing.values()) + self._writing_s - now)
-            return left
+            left = started + timeout - now
+            closing = min(self._writing.values(), default=now + left) + self._writing_s - now
+            return min(left, closing) if self._writing else left
         extra = 0.01 if self._moving else 0.0
         return min(self._quiet, first + self._longest + extra - now)
 

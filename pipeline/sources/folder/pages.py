@@ -21,6 +21,7 @@ MEDIA_TYPES = {
 }
 MAX_TITLE = 1000
 MAX_FRONT_MATTER = 65_536
+_NULLS = ("", "~", "null")
 _HEAD = 262_144  # a title stands near the beginning
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
@@ -97,7 +98,8 @@ def _front_matter(text: str, page: Page) -> tuple[dict[str, object], str]:
     if found is None:
         return {}, text
     try:
-        loaded = yaml.safe_load(found.group(1))
+        # All scalars as text: a date that is none must not cost the title.
+        loaded = yaml.load(found.group(1), Loader=yaml.BaseLoader)
     except (yaml.YAMLError, ValueError, RecursionError):
         page.problems.append("front matter is not valid YAML and was passed by")
         loaded = None
@@ -109,10 +111,12 @@ def _text(front: dict[str, object], key: str, limit: int, page: Page) -> str | N
     value = front.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if not isinstance(value, str):
         page.problems.append(f"front matter: {key} is not text and was passed by")
         return None
-    return _clean(str(value))[:limit] or None
+    if value in _NULLS:
+        return None
+    return _clean(value)[:limit] or None
 
 
 def _heading(media: str, text: str) -> str:
@@ -166,15 +170,12 @@ def _interval(front: dict[str, object], page: Page) -> None:
 
 def _moment(value: object, key: str, page: Page) -> int | None:
     """Microseconds since the epoch; a date is its beginning, a time without zone is UTC."""
-    if value is None:
+    if value is None or value in _NULLS:
         return None
     try:
         if isinstance(value, str):
-            value = dt.datetime.fromisoformat(value.strip())
-        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-            value = dt.datetime(value.year, value.month, value.day)
-        if isinstance(value, dt.datetime):
-            moment = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+            moment = dt.datetime.fromisoformat(value.strip())
+            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
             micros = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
             if micros >= 0:
                 return micros

@@ -84,8 +84,9 @@ class Readers:
             return False
         except (AccessFileError, OSError) as error:
             alarms.append(f"nobody may read: {error}")
+        same = groups == self._groups and alarms == self._group_alarms and self.ready
         self._group_problems, self._group_alarms = problems, alarms
-        if groups == self._groups and self.ready:
+        if same:
             return False
         self.ready = True
         self._groups = groups

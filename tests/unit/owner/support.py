@@ -151,7 +151,7 @@ class Wiki:
         self.throttled = False
         self.max_bytes = 1_000_000
         self.inline_limit = 65_536
-        self.pace = Pace(walk_s=5, idle_s=0.3, heartbeat_s=5, second_look_s=0.2, window=20, slice=10, live_at_most=15)
+        self.pace = Pace(walk_s=5, idle_s=0.06, heartbeat_s=5, second_look_s=0.2, window=20, slice=10, live_at_most=15)
         self.engine: OwnerEngine
 
     def put(self, path: str, text: str | bytes, *, old: bool = True) -> Path:
