@@ -90,7 +90,7 @@ def runs(blocks: Sequence[Block], counter: TokenCounter, *, whole: int, piece: i
         if block.type in ("code", "table"):
             size = ruler.size(0, len(block.text))
             if size > whole:
-                found.append(_oversize(block, ruler, counter, whole))
+                found.append(_oversize(block, ruler, whole))
                 found.append(Run())
             else:
                 strength = _leads(previous, block)
@@ -115,10 +115,8 @@ def _prose(block: Block, ruler: Ruler, previous: Block | None, piece: int) -> It
     spans = _line_spans(block.text) if block.type == "list" else sentence_spans(block.text)
     for number, (start, end) in enumerate(spans):
         text = block.text[start:end]
-        if number == 0:
-            strength = _leads(previous, block)
-        else:
-            strength = LIMITED if is_limiting(text) else SENTENCE
+        within = LIMITED if is_limiting(text) else SENTENCE
+        strength = within if number else _leads(previous, block)
         yield from _slices(block, ruler, start, end, strength, piece)
 
 
@@ -137,13 +135,12 @@ def _line_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _oversize(block: Block, ruler: Ruler, counter: TokenCounter, whole: int) -> Run:
+def _oversize(block: Block, ruler: Ruler, whole: int) -> Run:
     if block.type == "code":
         atoms: list[Atom] = []
-        blank = True
         for start, end in _line_spans(block.text):
-            blank = not atoms or "\n\n" in _gap(block.text, atoms[-1].end, start)
-            atoms.extend(_slices(block, ruler, start, end, BLOCK if blank else SENTENCE, whole))
+            apart = not atoms or block.text.count("\n", atoms[-1].end, start) > 1
+            atoms.extend(_slices(block, ruler, start, end, BLOCK if apart else SENTENCE, whole))
         return Run(atoms, alone=True)
     head = block.header or ""
     head_size = ruler.size(0, len(head) + 1) if head else 0
@@ -155,10 +152,6 @@ def _oversize(block: Block, ruler: Ruler, counter: TokenCounter, whole: int) -> 
         if start >= first:
             atoms.extend(_slices(block, ruler, start, end, SENTENCE, whole - head_size))
     return Run(atoms, head=head, head_size=head_size, alone=True)
-
-
-def _gap(text: str, start: int, end: int) -> str:
-    return "".join(text[start:end].split(" ")).replace("\t", "")
 
 
 def render(atoms: Sequence[Atom], head: str = "", *, fenced: bool = False) -> str:

@@ -7,10 +7,11 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from pipeline import analysis
-from pipeline.chunk.atoms import Atom, Ruler, Run, render, runs
+from pipeline.chunk.atoms import TOKEN, Atom, Ruler, Run, render, runs
 from pipeline.chunk.leaves import Leaf, leaves
 from pipeline.chunk.partition import content_hash, partition
 from pipeline.errors import ConfigError, DocumentError
@@ -70,9 +71,7 @@ class HierarchicalChunker:
                 "Raise it, or lower child_tokens or overlap.",
             )
 
-    def chunk(
-        self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str
-    ) -> ChunkedDocument:
+    def chunk(self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str) -> ChunkedDocument:
         """Sections and chunks in document order; none for a document without text.
 
         ``title`` goes into the searched words only, never into what is embedded. Raises DocumentError (stage
@@ -95,14 +94,12 @@ class HierarchicalChunker:
         chunks: list[Chunk] = []
         section_seen: Counter[str] = Counter()
         chunk_seen: Counter[str] = Counter()
-        for ordinal, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        for ordinal, (start, end) in enumerate(pairwise(starts)):
             group = drafts[start:end]
             sections.append(_section(document, ordinal, group, parts, headings, section_seen))
             for draft in group:
                 chunks.append(
-                    self._chunk(
-                        document, draft, headings[draft.leaf], ordinal, len(chunks), title, facets, chunk_seen
-                    )
+                    self._chunk(document, draft, headings[draft.leaf], ordinal, len(chunks), title, facets, chunk_seen)
                 )
         return ChunkedDocument(sections=tuple(sections), chunks=tuple(chunks))
 
@@ -127,7 +124,7 @@ class HierarchicalChunker:
         first = True
         for run in runs(leaf.blocks, self._counter, whole=heading.room, piece=heading.room - self._overlap):
             for draft in self._pack(number, run, heading):
-                yield from self._fitting(draft if first else _not_first(draft), heading)
+                yield from self._fitting(replace(draft, first=first), heading)
                 first = False
 
     def _pack(self, number: int, run: Run, heading: _Heading) -> Iterable[_Draft]:
@@ -139,7 +136,7 @@ class HierarchicalChunker:
         least = max(0, self._spec.child_min_tokens - self._special - self._size(heading.prefix))
         cuts = partition(sizes, [atom.priority for atom in run.atoms], limit, least)
         edges = [0, *cuts, len(sizes)]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             overlap = () if run.alone or start == 0 else self._repeated(run.atoms, start)
             yield _Draft(number, True, tuple(run.atoms[start:end]), overlap, run.head, sum(sizes[start:end]))
 
@@ -158,15 +155,11 @@ class HierarchicalChunker:
         if self._counter.count(_embed_text(draft, heading)) <= self._maximum:
             yield draft
         elif draft.overlap:
-            yield from self._fitting(
-                _Draft(draft.leaf, draft.first, draft.atoms, (), draft.head, draft.size), heading
-            )
+            yield from self._fitting(replace(draft, overlap=()), heading)
         else:
             halves = _halves(draft)
             if halves is None:
-                raise DocumentError(
-                    f"a single character exceeds {self._maximum} tokens", stage=STAGE, kind="too-long"
-                )
+                raise DocumentError(f"a single character exceeds {self._maximum} tokens", stage=STAGE, kind="too-long")
             for half in halves:
                 yield from self._fitting(half, heading)
 
@@ -195,9 +188,7 @@ class HierarchicalChunker:
         embed_text = heading.prefix + text
         tokens = self._counter.count(embed_text)
         if tokens > self._maximum:
-            raise AssertionError(
-                f"chunk {ordinal} of {document.key} has {tokens} tokens, over {self._maximum}"
-            )
+            raise AssertionError(f"chunk {ordinal} of {document.key} has {tokens} tokens, over {self._maximum}")
         lexical = analysis.lexical(title, *heading.path, text)
         identifiers = analysis.identifiers("\n".join([title, *heading.path, text]))
         identity = [document.key, embed_text, lexical, list(identifiers), facets]
@@ -223,10 +214,6 @@ def _embed_text(draft: _Draft, heading: _Heading) -> str:
     return heading.prefix + _text(draft)
 
 
-def _not_first(draft: _Draft) -> _Draft:
-    return _Draft(draft.leaf, False, draft.atoms, draft.overlap, draft.head, draft.size)
-
-
 def _halves(draft: _Draft) -> tuple[_Draft, _Draft] | None:
     atoms = draft.atoms
     if len(atoms) == 1:
@@ -237,7 +224,7 @@ def _halves(draft: _Draft) -> tuple[_Draft, _Draft] | None:
         size = max(1, atom.size // 2)
         atoms = (
             Atom(atom.block, atom.start, middle, size, atom.priority),
-            Atom(atom.block, middle, atom.end, size, (3, atom.priority[1])),
+            Atom(atom.block, middle, atom.end, size, (TOKEN, atom.priority[1])),
         )
     split = len(atoms) // 2
     halves = []
@@ -263,7 +250,7 @@ def _section(
         common = common[:shared]
     text = _section_text(drafts, parts, len(common))
     page = next((a.block.page for draft in drafts for a in draft.atoms if a.block.page is not None), None)
-    identity: list[object] = [document.key, list(common), text]
+    identity: Sequence[object] = [document.key, list(common), text]
     return Section(
         section_id=_identified(SECTION_NAMESPACE, identity, seen),
         ordinal=ordinal,
@@ -294,11 +281,9 @@ def _section_text(drafts: Sequence[_Draft], parts: Sequence[Leaf], shared: int) 
     return "\n\n".join(out)
 
 
-def _identified(namespace: uuid.UUID, identity: list[object], seen: Counter[str]) -> str:
+def _identified(namespace: uuid.UUID, identity: Sequence[object], seen: Counter[str]) -> str:
     """uuid5 of the identity and of how often the same one stood before it in the document."""
     key = json.dumps(identity, ensure_ascii=False, separators=(",", ":"))
     occurrence = seen[key]
     seen[key] += 1
-    return str(
-        uuid.uuid5(namespace, json.dumps([*identity, occurrence], ensure_ascii=False, separators=(",", ":")))
-    )
+    return str(uuid.uuid5(namespace, json.dumps([*identity, occurrence], ensure_ascii=False, separators=(",", ":"))))

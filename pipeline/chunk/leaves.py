@@ -44,11 +44,7 @@ def _settled(found: list[Leaf], index: int) -> Leaf:
     if leaf.blocks or not leaf.path:
         return leaf
     following = found[index + 1] if index + 1 < len(found) else None
-    if (
-        following is not None
-        and following.path[: len(leaf.path)] == leaf.path
-        and len(following.path) > len(leaf.path)
-    ):
+    if following is not None and following.path[: len(leaf.path)] == leaf.path and len(following.path) > len(leaf.path):
         return leaf  # its words are in the paths below it
     text = Block(type="paragraph", text=leaf.path[-1])
     return Leaf(leaf.path[:-1], leaf.levels[:-1], [text])

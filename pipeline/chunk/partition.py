@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 Priority = tuple[int, int]  # strength (smaller cuts first), hash
 
@@ -23,32 +23,34 @@ def content_hash(text: str, words: int = 6) -> int:
     return int.from_bytes(hashlib.blake2b(opening.encode("utf-8", "replace"), digest_size=8).digest(), "big")
 
 
-def partition(sizes: Sequence[int], priorities: Sequence[Priority], limit: int, least: int = 0) -> list[int]:
+def partition(
+    sizes: Sequence[int], priorities: Sequence[Priority], limit: int, least: int = 0, weak: int = 2
+) -> list[int]:
     """Indices before which to cut; ``priorities[i]`` belongs to the place before item ``i`` (that of 0 is unused).
 
     No piece is larger than ``limit`` unless it is a single item. Where two pieces suffice, the cut is one that leaves
-    at least ``least`` on both sides, if there is one. O(n log n).
+    at least ``least`` on both sides, if there is one of a strength below ``weak``. O(n log n).
     """
     ends = [0, *accumulate(sizes)]
     count = len(sizes)
     if ends[count] <= limit or count < 2:
         return []
     if ends[count] <= 2 * limit:
-        single = _single_cut(ends, priorities, limit, least)
+        single = _single_cut(ends, priorities, limit, least, weak)
         if single is not None:
             return [single]
     return _join(_dominant(ends, priorities, limit), ends, priorities, limit)
 
 
-def _single_cut(ends: list[int], priorities: Sequence[Priority], limit: int, least: int) -> int | None:
+def _single_cut(ends: list[int], priorities: Sequence[Priority], limit: int, least: int, weak: int) -> int | None:
     count = len(ends) - 1
     fitting = [i for i in range(1, count) if ends[i] <= limit and ends[count] - ends[i] <= limit]
     if not fitting:
         return None
 
-    def rank(i: int) -> tuple[int, bool, int]:
-        strength, tie = priorities[i]
-        return strength, min(ends[i], ends[count] - ends[i]) < least, tie
+    def rank(i: int) -> tuple[bool, bool, Priority]:
+        small = min(ends[i], ends[count] - ends[i]) < least
+        return priorities[i][0] >= weak, small, priorities[i]
 
     return min(fitting, key=rank)
 
@@ -74,8 +76,8 @@ def _dominant(ends: list[int], priorities: Sequence[Priority], limit: int) -> li
 
 def _join(cuts: list[int], ends: list[int], priorities: Sequence[Priority], limit: int) -> list[int]:
     places = [0, *cuts, len(ends) - 1]
-    left = dict(zip(places[1:], places[:-1], strict=True))
-    right = dict(zip(places[:-1], places[1:], strict=True))
+    right = dict(pairwise(places))
+    left = {after: before for before, after in right.items()}
     kept = set(cuts)
     for cut in sorted(cuts, key=lambda i: (priorities[i], i), reverse=True):
         if ends[right[cut]] - ends[left[cut]] <= limit:

@@ -47,9 +47,7 @@ def _run(folder: Path, draft: Path) -> None:
     }
     command = [sys.executable, "-m", "pipeline.embed.convert", str(folder), str(draft)]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             "encoder.backend", f"converting the model took over {TIMEOUT_S} s", "Choose torch-fp32."

@@ -27,9 +27,7 @@ NORM_TOLERANCE = 1e-3
 class LocalEncoder:
     """ports.Embedder over one loaded runtime. Calls from several threads are served one after another."""
 
-    def __init__(
-        self, spec: EncoderSpec, backend: BackendChoice, tokenizer: Tokenizer, runtime: Runtime
-    ) -> None:
+    def __init__(self, spec: EncoderSpec, backend: BackendChoice, tokenizer: Tokenizer, runtime: Runtime) -> None:
         self.spec = spec
         self.backend = backend
         self._tokenizer = tokenizer
@@ -88,24 +86,22 @@ class LocalEncoder:
 
     def _pooled(self, states: States, mask: Ids) -> Vectors:
         if self.spec.pooling == "cls":
-            return states[:, 0]
+            first: Vectors = states[:, 0]
+            return first
         weights = mask.astype(np.float32)
         sums: Vectors = np.einsum("btd,bt->bd", states, weights)
-        return sums / weights.sum(axis=1, keepdims=True)
+        mean: Vectors = sums / weights.sum(axis=1, keepdims=True)
+        return mean
 
     def _normalised(self, vectors: Vectors) -> Vectors:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all() or (norms == 0).any():
-            raise EncoderUnavailable(
-                f"backend {self.backend.name} produced a vector without a finite, positive norm"
-            )
+            raise EncoderUnavailable(f"backend {self.backend.name} produced a vector without a finite, positive norm")
         if not self.spec.normalize:
             return vectors
         unit: Vectors = vectors / norms
         if np.abs(np.linalg.norm(unit, axis=1) - 1).max() > NORM_TOLERANCE:
-            raise EncoderUnavailable(
-                f"backend {self.backend.name} produced a vector that is not of unit length"
-            )
+            raise EncoderUnavailable(f"backend {self.backend.name} produced a vector that is not of unit length")
         return unit
 
 

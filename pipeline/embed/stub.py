@@ -42,8 +42,6 @@ class StubEncoder:
 
     def _vector(self, text: str) -> Vectors:
         digest = hashlib.sha256(f"{self._seed}\x00{text}".encode("utf-8", "replace")).digest()
-        vector = np.random.default_rng(int.from_bytes(digest[:16], "big")).standard_normal(
-            self.spec.dimension
-        )
+        vector = np.random.default_rng(int.from_bytes(digest[:16], "big")).standard_normal(self.spec.dimension)
         unit: Vectors = (vector / np.linalg.norm(vector)).astype(np.float32)
         return unit

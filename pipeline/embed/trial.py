@@ -89,11 +89,7 @@ def _fitting(spec: EncoderSpec, settings: Settings) -> list[str]:
     from pipeline.embed.tokens import token_counter
 
     counter = token_counter(spec, settings)
-    return [
-        text
-        for text in reference_texts()
-        if counter.count(spec.document_instruction + text) <= spec.max_tokens
-    ]
+    return [text for text in reference_texts() if counter.count(spec.document_instruction + text) <= spec.max_tokens]
 
 
 def _measure(encoder: Embedder, name: str, texts: Sequence[str], reference: Vectors) -> BackendChoice:

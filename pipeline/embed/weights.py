@@ -96,9 +96,7 @@ def _hub_download(spec: EncoderSpec) -> Path | None:
         return None
     try:
         return Path(
-            snapshot_download(
-                spec.model, revision=spec.revision, allow_patterns=_FILES, etag_timeout=HUB_TIMEOUT_S
-            )
+            snapshot_download(spec.model, revision=spec.revision, allow_patterns=_FILES, etag_timeout=HUB_TIMEOUT_S)
         )
     except Exception:  # the hub's client raises errors of several libraries; every one means "not from there"
         return None

@@ -27,6 +27,8 @@ _SUPERSET = {
     "gbk": "gb18030",
     "euc_kr": "cp949",
 }
+# Codecs that decode text but are no charset of a document.
+_NOT_CHARSETS = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined"})
 # What a guess may come out as: encodings met in wikis and mail. A wider list only adds ways to be wrong.
 _GUESSES = [
     "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "cp932", "euc_jp",
@@ -56,7 +58,9 @@ def _decode(body: bytes, declared: str | None, *, markup: bool) -> tuple[str, li
     for origin, label in _declarations(body, declared, markup):
         try:
             name = codecs.lookup(label).name
-        except LookupError:
+        except (LookupError, ValueError):  # ValueError: a NUL in the label
+            name = "undefined"
+        if name in _NOT_CHARSETS:
             warnings.append(f"charset: {origin} declares {label!r}, which is not known")
             continue
         text = _strict(body, _SUPERSET.get(name, name))
@@ -65,6 +69,11 @@ def _decode(body: bytes, declared: str | None, *, markup: bool) -> tuple[str, li
         if text is not None:
             return text, warnings
         warnings.append(f"charset: {origin} declares {label}, but the body is not valid {label}")
+    wide = _looks_utf16(body)
+    text = _strict(body, wide) if wide is not None else None
+    if text is not None:
+        warnings.append(f"charset: none declared; read as {wide} with low trust")
+        return text, warnings
     text = _strict(body, "utf-8")
     if text is not None:
         return text, warnings
@@ -86,8 +95,20 @@ def _declarations(body: bytes, declared: str | None, markup: bool) -> list[tuple
 def _strict(body: bytes, name: str) -> str | None:
     try:
         return body.decode(name, "strict")
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeError, LookupError):  # LookupError: a codec that is not for text (base64, zlib)
         return None
+
+
+def _looks_utf16(body: bytes) -> str | None:
+    """UTF-16 without a mark shows as a NUL in nearly every second byte of Western text."""
+    head = body[:4096]
+    half = len(head) // 2
+    if half < 4 or len(body) % 2:
+        return None
+    even, odd = head[0 : 2 * half : 2].count(0), head[1 : 2 * half : 2].count(0)
+    if odd > half * 0.7 and even == 0:
+        return "utf-16-le"
+    return "utf-16-be" if even > half * 0.7 and odd == 0 else None
 
 
 def _guess(body: bytes, warnings: list[str]) -> tuple[str, list[str]]:

@@ -91,13 +91,7 @@ def _normalise(raw: dict[str, object], warnings: list[str]) -> dict[str, object]
 
 def _micros(value: object, *, end: bool) -> int | None:
     if isinstance(value, str):
-        try:
-            value = date.fromisoformat(value.strip())
-        except ValueError:
-            try:
-                value = datetime.fromisoformat(value.strip())
-            except ValueError:
-                return None
+        value = _read_date(value.strip())
     if isinstance(value, datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, date):
@@ -110,3 +104,14 @@ def _micros(value: object, *, end: bool) -> int | None:
         return None
     micros = (moment - _EPOCH) // timedelta(microseconds=1)
     return micros if micros >= 0 else None
+
+
+def _read_date(text: str) -> date | datetime | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None

@@ -17,22 +17,25 @@ from pipeline.extract.html_tables import is_data_table, table_rows
 from pipeline.extract.text import read_text
 from schemas.documents import Block
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 HEADINGS = {f"h{n}": n for n in range(1, 7)}
-_DROPPED = frozenset(
+_DROPPED = _words(
     "script style noscript template head iframe object embed canvas audio video svg button select datalist textarea "
-    "input dialog map area".split()
+    "input dialog map area"
 )
-_BLOCKS = frozenset(
+_BLOCKS = _words(
     "address article aside body blockquote center dd details dialog div dl dt fieldset figcaption figure footer form "
-    "header hgroup hr html legend li main menu ol p section summary table tbody td tfoot th thead tr ul caption".split()
+    "header hgroup hr html legend li main menu ol p section summary table tbody td tfoot th thead tr ul caption"
 )
-_LANDMARKS = frozenset(
-    {"navigation", "contentinfo", "banner", "search", "menu", "menubar", "toolbar", "tablist"}
-)
-_BOILERPLATE = frozenset(
+_LANDMARKS = frozenset({"navigation", "contentinfo", "banner", "search", "menu", "menubar", "toolbar", "tablist"})
+_BOILERPLATE = _words(
     "nav navbar navigation site-nav breadcrumb breadcrumbs sidebar site-header site-footer footer page-footer "
     "cookie-banner cookie-notice cookie-consent skip-link noprint navbox mw-editsection mw-jump-link toc printfooter "
-    "catlinks headerlink edit-link share-buttons mw-navigation".split()
+    "catlinks headerlink edit-link share-buttons mw-navigation"
 )
 _HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
 _LANGUAGE_CLASS = re.compile(r"(?:language|lang|highlight-source|highlight|brush:)-?([A-Za-z0-9+#_.]+)$")
@@ -60,18 +63,14 @@ def read_html(text: str) -> HtmlDocument:
     if root is None:
         return HtmlDocument()
     document = HtmlDocument(language=(root.get("lang") or root.get(_XML_LANG) or "").strip()[:35] or None)
-    heading = root.find(".//title")
-    document.title = (
-        collapse(inline_text(heading)).replace("\n", " ") or None if heading is not None else None
-    )
+    heading = root.find("./head/title")
+    document.title = collapse(inline_text(heading)).replace("\n", " ") or None if heading is not None else None
     body, lead = _content_root(root)
     document.blocks = lead + _Walk(strict=True).blocks(body)
     if not document.blocks:
         document.blocks = _Walk(strict=False).blocks(root)
         if document.blocks:
-            document.warnings.append(
-                "html: everything looked like navigation or was hidden; kept what is text"
-            )
+            document.warnings.append("html: everything looked like navigation; kept all visible text")
     return document
 
 
@@ -121,9 +120,7 @@ _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 def _parse(text: str) -> tuple[etree._Element | None, bool]:
     """The tree, and whether all of the text is in it: the parser stops at a depth of 2,048 elements."""
-    parser = etree.HTMLParser(
-        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True, no_network=True
-    )
+    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True, no_network=True)
     try:
         root = etree.fromstring(text.encode("utf-8", "replace"), parser)
     except etree.XMLSyntaxError:  # nothing in it but white space or comments
@@ -150,11 +147,7 @@ def _boilerplate(node: etree._Element) -> bool:
 
 def _content_root(root: etree._Element) -> tuple[etree._Element, list[Block]]:
     """The one main element where there is exactly one, and the page's heading if it stands outside it."""
-    mains = [
-        n
-        for n in root.iter("main", "div", "section", "article")
-        if n.tag == "main" or n.get("role") == "main"
-    ]
+    mains = [n for n in root.iter("main", "div", "section", "article") if n.tag == "main" or n.get("role") == "main"]
     if len(mains) != 1 or not collapse("".join(mains[0].itertext())):
         return root, []
     main = mains[0]
@@ -201,12 +194,7 @@ class _Walk:
             return True
         if not self._strict:
             return False
-        if (
-            _dropped(node, tag)
-            or tag in ("nav", "footer")
-            or node.get("role") in _LANDMARKS
-            or _boilerplate(node)
-        ):
+        if _dropped(node, tag) or tag in ("nav", "footer") or node.get("role") in _LANDMARKS or _boilerplate(node):
             return True
         if tag == "aside":
             return self._inside == 0
@@ -299,7 +287,7 @@ def _language(node: etree._Element) -> str | None:
             continue
         named = element.get("data-lang") or element.get("data-language")
         if named:
-            return named[:40]
+            return str(named)[:40]
         names = (element.get("class") or "").split()
         if "sourceCode" in names and len(names) > 1:
             return next(name for name in names if name != "sourceCode")[:40]

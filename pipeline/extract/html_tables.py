@@ -22,9 +22,7 @@ def is_data_table(table: etree._Element) -> bool:
     return any(len(_cells(row)) > 1 for row in table.iter("tr"))
 
 
-def table_rows(
-    table: etree._Element, text_of: Callable[[etree._Element], str]
-) -> tuple[list[list[str]], int]:
+def table_rows(table: etree._Element, text_of: Callable[[etree._Element], str]) -> tuple[list[list[str]], int]:
     """Rows of cell texts with spans filled in, and how many leading rows are the header.
 
     A cell that spans rows is repeated in each of them, so that a row says what it is about when it stands alone.
@@ -66,9 +64,7 @@ def _cells(row: etree._Element) -> list[etree._Element]:
     return [cell for cell in row if cell.tag in ("td", "th")]
 
 
-def _fill(
-    texts: list[str], carried: dict[int, tuple[int, str]], following: dict[int, tuple[int, str]]
-) -> None:
+def _fill(texts: list[str], carried: dict[int, tuple[int, str]], following: dict[int, tuple[int, str]]) -> None:
     while len(texts) in carried:
         left, text = carried.pop(len(texts))
         if left > 1:
@@ -78,8 +74,4 @@ def _fill(
 
 def _span(value: str | None) -> int:
     text = (value or "").strip()
-    return (
-        min(int(text), _MAX_SPAN)
-        if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text)
-        else 1
-    )
+    return min(int(text), _MAX_SPAN) if text.isascii() and text.isdigit() and 0 < len(text) < 6 and int(text) else 1

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore
 
 MAX_DEPTH = 40  # nested containers; what lies deeper is kept as plain paragraphs
-MAX_INLINE = (
-    20_000  # characters parsed as one; a longer paragraph is parsed line by line, a longer line not at all
-)
+MAX_INLINE = 20_000  # characters parsed as one; a longer paragraph is parsed line by line, a longer line not at all
 MAX_LINK_WORK = 1_000_000  # opening brackets times characters: looking for a link's end is not linear
 _SPECIAL = re.compile(r"[\\`*_~\[\]<&\n]")
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -159,7 +157,7 @@ class _Reader:
 
 
 def inline_text(token: Token, *, urls: bool = True) -> str:
-    """Text of an inline token: marks dropped, code and alt texts kept, soft breaks as blanks, hard ones as line feeds."""
+    """Text of an inline token: marks dropped, code and alt texts kept, soft breaks as blanks."""
     out: list[str] = []
     opened: list[tuple[int, str | None]] = []
     for child in token.children or ():

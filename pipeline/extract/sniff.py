@@ -42,15 +42,16 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"II*\x00", "a TIFF image"),
     (b"MM\x00*", "a TIFF image"),
     (b"\x1f\x8b", "gzip-compressed data"),
-    (b"BZh", "bzip2-compressed data"),
+    (b"BZh91AY&SY", "bzip2-compressed data"),
     (b"\xfd7zXZ\x00", "xz-compressed data"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive"),
     (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
     (b"\x7fELF", "an ELF executable"),
     (b"SQLite format 3\x00", "an SQLite database"),
     (b"{\\rtf", "an RTF file"),
-    (b"OggS", "an Ogg file"),
-    (b"ID3", "an MP3 file"),
+    (b"OggS\x00", "an Ogg file"),
+    (b"ID3\x03", "an MP3 file"),
+    (b"ID3\x04", "an MP3 file"),
 )
 _HTML_START = re.compile(
     rb"\s*(?:<\?xml[^>]{0,200}\?>\s*)?(?:<!--.{0,4000}?-->\s*)*"

@@ -6,7 +6,7 @@ import re
 
 from schemas.documents import Block
 
-_BLANK = re.compile(r"\n[^\S\n]*\n\s*")
+_BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _BULLET = re.compile(r"[^\S\n]*(?:[-*+•–]|\d{1,3}[.)])[^\S\n]+\S")
 
 
@@ -22,5 +22,5 @@ def read_text(text: str) -> list[Block]:
         if bullets:
             blocks.append(Block(type="list", text=stripped))
         else:
-            blocks.append(Block(type="paragraph", text="\n".join(line.rstrip() for line in lines).strip()))
+            blocks.append(Block(type="paragraph", text="\n".join(line.rstrip() for line in lines)))
     return blocks
