@@ -6,11 +6,11 @@ import sys
 
 import typer
 
-from infra.commands import config, doctor, lag, quality, search, services, size, tokens, topics
+from infra.commands import config, doctor, lag, quality, run, search, services, size, tokens, topics
 from infra.commands.output import report_error
 from pipeline.errors import HeadwaterError
 
-GROUPS = (services, doctor, config, tokens, search, lag, topics, size, quality)
+GROUPS = (run, services, doctor, config, tokens, search, lag, topics, size, quality)
 
 
 def build() -> typer.Typer:

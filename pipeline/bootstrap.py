@@ -37,7 +37,7 @@ def build_encoder(settings: Settings, generation: Generation, *, for_queries: bo
 
 
 def choose_backend(settings: Settings, encoder: EncoderSpec) -> BackendChoice:
-    """The fastest backend on this machine that agrees with fp32."""
-    from pipeline.embed import choose_backend as choose
+    """The fastest backend on this machine that agrees with fp32; tried once per machine."""
+    from pipeline.embed.remembered import remembered_backend
 
-    return choose(encoder, settings)
+    return remembered_backend(encoder, settings)
