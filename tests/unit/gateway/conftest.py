@@ -1,0 +1,96 @@
+"""The gateway over a log in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from consumers.gateway import create_app
+from consumers.gateway_service import Gateway, GatewayDeps
+from consumers.gateway_wait import ReceiptWatch
+from consumers.owner_engine import OwnerLog
+from pipeline.clock import ManualClock
+from pipeline.observe import Metrics
+from pipeline.settings import Settings
+from tests.unit.owner.support import MemoryBodies, MemoryLog, MemoryOwnerLog
+
+SECRET = "a long and random string"
+
+
+class Door:
+    """Sends signed requests."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.settings = Settings(
+            gateway={"secret": SECRET, "max_bytes": 20_000},  # type: ignore[arg-type]
+            bodies={"max_bytes": 5_000, "inline_limit": 1_000},  # type: ignore[arg-type]
+            sources=[{"name": "wiki", "tenant": "acme", "path": tmp_path}],  # type: ignore[arg-type]
+        )
+        self.log, self.clock, self.bodies = MemoryLog(), ManualClock(), MemoryBodies()
+        self.watch = ReceiptWatch()
+        self.metrics = Metrics()
+        self.opened: list[tuple[str, str]] = []
+        self.applied: dict[int, int] | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+        deps = GatewayDeps(
+            settings=self.settings,
+            clock=self.clock,
+            metrics=self.metrics,
+            open_log=self._open,
+            bodies=self.bodies,
+            receipts=self.watch,
+            applied=lambda: self.applied,
+        )
+        self.app = create_app(deps)
+        self.gateway: Gateway = self.app.state.gateway
+        self.client: TestClient
+
+    def _open(self, tenant: str, source: str) -> OwnerLog:
+        self.gate.wait(10)
+        self.opened.append((tenant, source))
+        return MemoryOwnerLog(self.log, self.clock)
+
+    def sign(self, raw: bytes) -> str:
+        return "sha256=" + hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+
+    def send(self, body: Any, query: str = "", **headers: str | bytes | None) -> Response:
+        """A signed request; headers given replace the right ones, None leaves one out."""
+        self.clock.advance(1)
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent: dict[str, str | bytes | None] = {
+            "X-Headwater-Signature": self.sign(raw),
+            "X-Headwater-Timestamp": str(self.clock.now() // 1_000_000),
+        }
+        sent |= {f"X-Headwater-{name.capitalize()}": value for name, value in headers.items()}
+        kept = {name: value for name, value in sent.items() if value is not None}
+        return self.client.post(f"/v1/changes{query}", content=raw, headers=kept)
+
+    def ok(self, body: Any, query: str = "") -> dict[str, Any]:
+        """The answer of a request that must succeed."""
+        response = self.send(body, query)
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    made = Door(tmp_path)
+    with TestClient(made.app, raise_server_exceptions=False) as client:
+        made.client = client
+        yield made
+
+
+def upsert(id_: str = "a", text: str = "hello", **more: Any) -> dict[str, Any]:
+    """An upsert that ann may read."""
+    base = {"type": "upsert", "tenant": "acme", "id": id_, "title": "T", "text": text}
+    return {**base, "access": {"allow": ["user:ann"]}, **more}
