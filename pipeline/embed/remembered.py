@@ -7,15 +7,19 @@ import importlib.metadata
 import json
 import os
 import platform
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.embed.trial import choose_backend, reference_sha256
-from pipeline.settings import Settings
+from pipeline.errors import ConfigError
+from pipeline.settings import EncoderSettings, Settings
 from schemas.generation import BackendChoice, EncoderSpec
 
+REFUSED = 3
 LIBRARIES = ("torch", "openvino", "sentence-transformers", "transformers", "tokenizers")
 
 
@@ -32,12 +36,44 @@ def remembered_backend(spec: EncoderSpec, settings: Settings) -> BackendChoice:
     try:
         return BackendChoice.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
-        choice = choose_backend(spec, settings)
+        choice = tried_apart(spec, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{uuid.uuid4().hex}.part")
     partial.write_text(choice.model_dump_json(), encoding="utf-8")
     os.replace(partial, file)
     return choice
+
+
+def tried_apart(spec: EncoderSpec, settings: Settings) -> BackendChoice:
+    """The trial in a process of its own: it loads every runtime, and a long-lived caller must not keep them.
+
+    Raises ConfigError with what the trial said.
+    """
+    asked = {
+        "spec": spec.model_dump(mode="json"),
+        "encoder": settings.encoder.model_dump(mode="json"),
+        "cache_dir": str(settings.cache_dir),
+    }
+    command = [sys.executable, "-m", "pipeline.embed.remembered"]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    answer = done.stdout.strip().splitlines()
+    if done.returncode == 0 and answer:
+        return BackendChoice.model_validate_json(answer[-1])
+    said = answer[-1] if done.returncode == REFUSED and answer else done.stderr.strip()[-500:]
+    raise ConfigError("encoder.backend", f"the trial failed: {said}", "Correct the encoder's settings.")
+
+
+def main() -> int:
+    """The other side of ``tried_apart``."""
+    asked = json.load(sys.stdin)
+    settings = Settings(cache_dir=asked["cache_dir"], encoder=EncoderSettings.model_validate(asked["encoder"]))
+    try:
+        choice = choose_backend(EncoderSpec.model_validate(asked["spec"]), settings)
+    except ConfigError as error:
+        print(str(error).replace("\n", " "))
+        return REFUSED
+    print(choice.model_dump_json())
+    return 0
 
 
 def _processor() -> str:
@@ -55,3 +91,7 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "absent"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,6 +21,8 @@ def product(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempP
     made.access("eng", "group:eng")
     made.write("index.md", "# Start\n\nThe lobby has a yellow heron statue.\n")
     made.write("eng/deploy.md", "# Deploying\n\n## Rollback\n\nUse the pelican script to roll back a release.\n")
-    made.up()
-    yield made
-    made.down()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()

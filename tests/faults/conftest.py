@@ -31,9 +31,11 @@ def product(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempP
     made.groups(["ann", "bob"], eng=["ann"])
     made.access("", "everyone")
     made.write("index.md", "# Start\n\nThe lobby has a yellow heron statue.\n")
-    made.up()
-    yield made
-    made.down()
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
 
 
 class DyingProcess:

@@ -21,7 +21,7 @@ def test_a_trial_is_made_once_and_again_when_its_ground_changes(
         made.append(settings.encoder.backend)
         return BackendChoice(name="torch-fp32", agreement=1.0, chunks_per_second=10)
 
-    monkeypatch.setattr(remembered, "choose_backend", trial)
+    monkeypatch.setattr(remembered, "tried_apart", trial)
     settings = Settings(cache_dir=tmp_path)
     first = remembered.remembered_backend(EncoderSpec(), settings)
     assert remembered.remembered_backend(EncoderSpec(), settings) == first
