@@ -222,13 +222,20 @@ class Runtime:
     def _leave(self, reader: Reader, worker: threading.Thread) -> None:
         worker.join(self.spec.drain_s)
         try:
-            self._rechecks.settle()
-        except Retry:
-            log.error("rechecks are owed and could not be asked for: %s", self._rechecks.owed())
-        try:
             reader.close()
         except HeadwaterError:
             log.warning("could not leave the group in order", exc_info=True)
+        # A store call that was not awaited ends by its own time limit; if it ended late, that must still be told.
+        worker.join(self.spec.timeout_s + 1)
+        self._settle_rechecks()
+        if self._rechecks.owed():
+            log.error("rechecks are owed and could not be asked for: %s", self._rechecks.owed())
+
+    def _settle_rechecks(self) -> None:
+        try:
+            self._rechecks.settle()
+        except Retry as error:
+            self._count_retry(error)
 
     # ------------------------------------------------------------ poll thread
 
@@ -416,7 +423,7 @@ class Runtime:
         try:
             if locked:
                 drained = self.lane.drain(given, self.spec.drain_s)
-            clean = drained and not lost and self._state.error is None
+            clean = drained and not lost and self._state.error is None and not self._rechecks.owed()
             if clean:
                 self._leave_in_order([a for a in given if a.active])
             for assignment in given:
@@ -517,6 +524,7 @@ class Runtime:
             self._count_retry(error)
             if isinstance(error, EndedLate):
                 self._metrics.count("headwater_late_writes_total", lane=self.spec.name)
+                self._settle_rechecks()
             self._holding(f"{type(error).__name__}: {error}")
             return -self._backoff.next()
         self._backoff.reset()
