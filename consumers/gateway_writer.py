@@ -125,16 +125,19 @@ class SourceWriter:
         self._ledger: Ledger | None = None
         self._writer: OwnerWriter | None = None
         self.ended: str | None = None
+        self._door = threading.Lock()
+        self._closed = False  # nothing that is queued from now on would be served
         self._thread = threading.Thread(target=self._run, name=f"gateway-{source}", daemon=True)
         self._thread.start()
 
     def submit(self, planned: Sequence[Planned]) -> Future[Written]:
         """Append a request's changes. The future raises BusUnavailable, or Crash where another owner took over."""
         future: Future[Written] = Future()
-        if self.ended is not None:
-            future.set_exception(Crash(self.ended))
-            return future
-        self._queue.put((list(planned), future))
+        with self._door:
+            if not self._closed:
+                self._queue.put((list(planned), future))
+                return future
+        future.set_exception(self._refusal())
         return future
 
     def waiting(self) -> int:
@@ -158,6 +161,8 @@ class SourceWriter:
                 first = self._queue.get(timeout=HEARTBEAT_S)
             except queue.Empty:
                 self._heartbeat()
+                if self.ended is not None:
+                    break
                 continue
             batch = _Batch()
             stop = not self._collect(first, batch)
@@ -165,6 +170,8 @@ class SourceWriter:
                 self._serve(batch)
             if stop or self.ended is not None:
                 break
+        with self._door:
+            self._closed = True
         self._drop()
         self._refuse_rest()
 
@@ -267,7 +274,10 @@ class SourceWriter:
             except queue.Empty:
                 return
             if item is not None:
-                item[1].set_exception(Crash(self.ended) if self.ended else BusUnavailable("the gateway is stopping"))
+                item[1].set_exception(self._refusal())
+
+    def _refusal(self) -> HeadwaterError:
+        return Crash(self.ended) if self.ended else BusUnavailable("the gateway is stopping")
 
 
 def _by_job(transaction: Transaction, appended: Sequence[Appended], batch: _Batch) -> dict[int, list[Appended]]:

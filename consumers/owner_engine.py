@@ -119,7 +119,7 @@ class OwnerEngine:
         self._told: set[str] = set()
         self._closed: list[str] = []  # what keeps readers out, as of the newest access state
         self._missing: str | None = None  # suspiciously many missing documents, as of the newest listing
-        self.problems: list[str] = []
+        self._problems: dict[str, None] = {}
 
     # ------------------------------------------------------------ life
 
@@ -175,6 +175,11 @@ class OwnerEngine:
         return sum(max(0, end - applied.get(p, 0)) for p, end in self._writer.content_ends.items())
 
     @property
+    def problems(self) -> list[str]:
+        """What was passed by or put off since the newest listing began, and why."""
+        return list(self._problems)
+
+    @property
     def alarms(self) -> list[str]:
         """What someone has to see to: readers kept out, documents missing."""
         return self._closed + ([self._missing] if self._missing is not None else [])
@@ -193,10 +198,10 @@ class OwnerEngine:
     def _take(self, look: Look) -> None:
         """What takes away goes first: memberships, then deletions; documents follow, at once or in slices."""
         if look.listing:  # what a walk no longer says is over
-            self.problems, self._missing = [], None
+            self._problems, self._missing = {}, None
         if look.memberships is not None:
             self._closed = list(look.alarms)
-        self._told &= {*self.problems, *self.alarms, *look.problems}
+        self._told &= {*self._problems, *self.alarms, *look.problems}
         self._report(look)
         if look.memberships is not None:
             self._write(self.ledger.memberships(look.memberships, whole=True))
@@ -370,7 +375,7 @@ class OwnerEngine:
     # ------------------------------------------------------------ telling
 
     def _report(self, look: Look) -> None:
-        self.problems += [p for p in look.problems if p not in self.problems]
+        self._problems |= dict.fromkeys(look.problems)
         for alarm in look.alarms:
             self._tell(alarm, "alarm")
         for problem in look.problems:

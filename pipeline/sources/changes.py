@@ -176,7 +176,8 @@ def transactions(
     """
     memberships = [c for c in changes if c.membership]
     urgent, rest = _urgent_first([c for c in changes if not c.membership])
-    for part, events in ((memberships, limits.events), (urgent, limits.urgent_events), (rest, limits.events)):
+    hurried = min(limits.urgent_events, limits.events)
+    for part, events in ((memberships, limits.events), (urgent, hurried), (rest, limits.events)):
         for group in _groups(part, events, limits.bytes):
             end = cursor()
             ordered = [record for kind in _records(group) for record in kind]

@@ -119,8 +119,8 @@ class Ledger:
             yield self._ref(kind, id_), known
 
     def live(self) -> int:
-        """Number of documents that are not deleted."""
-        return sum(not s.deleted for s in self._documents.values())
+        """Number of documents that are not deleted (from any thread)."""
+        return sum(not s.deleted for s in list(self._documents.values()))
 
     def next_version(self) -> int:
         """The next version of this source."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from httpx import Response
 from pydantic import SecretStr
 
 from consumers.gateway import create_app
@@ -32,7 +31,7 @@ class Door:
     def __init__(self, settings: Settings, client: TestClient) -> None:
         self.settings, self.client = settings, client
 
-    def send(self, body: Any, query: str = "") -> Response:
+    def send(self, body: Any, query: str = "") -> Any:
         raw = json.dumps(body).encode()
         headers = {
             "X-Headwater-Signature": "sha256=" + hmac.new(b"s", raw, hashlib.sha256).hexdigest(),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ class Seen:
 
     def of(self, topic: Topic) -> list[object]:
         """Events of a topic."""
-        read = {
+        read: dict[Topic, Callable[[bytes], Any]] = {
             Topic.CONTENT: CONTENT_EVENT.validate_json,
             Topic.ACCESS: ACCESS_EVENT.validate_json,
             Topic.MEMBERSHIP: MembershipSet.model_validate_json,

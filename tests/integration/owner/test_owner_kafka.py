@@ -163,7 +163,12 @@ def test_an_owner_killed_inside_its_transaction_leaves_nothing_and_blocks_nobody
 @pytest.mark.requirement("A6")
 def test_a_request_on_the_topic_reaches_the_owner(tree: Tree, seen: Seen) -> None:
     owners: list[Any] = []
-    tree.feed = RequestFeed(tree.settings, lambda tenant, source: [o.wake() for o in owners] and None)
+
+    def wake(tenant: str, source: str) -> None:
+        for owner in owners:
+            owner.wake()
+
+    tree.feed = RequestFeed(tree.settings, wake)
     owners.append(tree.own())
     seen.await_(lambda: len(newest(seen)) == 2)
     count = len(seen.of(Topic.CONTENT))

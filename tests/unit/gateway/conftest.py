@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from httpx import Response
 
 from consumers.gateway import create_app
 from consumers.gateway_service import Gateway, GatewayDeps
@@ -31,9 +30,9 @@ class Door:
 
     def __init__(self, tmp_path: Path) -> None:
         self.settings = Settings(
-            gateway={"secret": SECRET, "max_bytes": 20_000},  # type: ignore[arg-type]
-            bodies={"max_bytes": 5_000, "inline_limit": 1_000},  # type: ignore[arg-type]
-            sources=[{"name": "wiki", "tenant": "acme", "path": tmp_path}],  # type: ignore[arg-type]
+            gateway={"secret": SECRET, "max_bytes": 20_000},
+            bodies={"max_bytes": 5_000, "inline_limit": 1_000},
+            sources=[{"name": "wiki", "tenant": "acme", "path": tmp_path}],
         )
         self.log, self.clock, self.bodies = MemoryLog(), ManualClock(), MemoryBodies()
         self.watch = ReceiptWatch()
@@ -63,11 +62,11 @@ class Door:
     def sign(self, raw: bytes) -> str:
         return "sha256=" + hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
 
-    def send(self, body: Any, query: str = "", **headers: str | bytes | None) -> Response:
+    def send(self, body: Any, query: str = "", **headers: Any) -> Any:
         """A signed request; headers given replace the right ones, None leaves one out."""
         self.clock.advance(1)
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent: dict[str, str | bytes | None] = {
+        sent: dict[str, Any] = {
             "X-Headwater-Signature": self.sign(raw),
             "X-Headwater-Timestamp": str(self.clock.now() // 1_000_000),
         }
