@@ -28,12 +28,17 @@ _SUPERSET = {
     "euc_kr": "cp949",
 }
 # Codecs that decode text but are no charset of a document.
-_NOT_CHARSETS = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined"})
+_NOT_CHARSETS = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
 # What a guess may come out as: encodings met in wikis and mail. A wider list only adds ways to be wrong.
 _GUESSES = [
     "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "cp932", "euc_jp",
     "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be",
 ]  # fmt: skip
+
+
+# In short texts these are told from Western European by chance; where both readings are plausible the commoner wins.
+_NEAR_WESTERN = frozenset({"cp1250", "cp1254"})
+_WESTERN_MARKS = frozenset("\u00a0“”„‘’‚–—…€£§°«»¿¡•©®™·²½¼×")
 
 
 def decode(body: bytes, declared: str | None, *, markup: bool) -> tuple[str, tuple[str, ...]]:
@@ -114,12 +119,16 @@ def _looks_utf16(body: bytes) -> str | None:
 def _guess(body: bytes, warnings: list[str]) -> tuple[str, list[str]]:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(body, cp_isolation=_GUESSES, preemptive_behaviour=False).best()
+    found = from_bytes(body, cp_isolation=_GUESSES, preemptive_behaviour=False)
+    best = found.best()
     # Detection samples large bodies; the whole must decode all the same.
     text = _strict(body, best.encoding) if best is not None else None
     name = best.encoding if best is not None and text is not None else "cp1252"
-    if text is None:
-        text = _strict(body, name)
+    if text is None or name in _NEAR_WESTERN:
+        western = _strict(body, "cp1252")
+        rival = max((match.coherence for match in found if match.encoding == "cp1252"), default=0.0)
+        if western is not None and (text is None or (best and rival >= best.coherence and _is_western(western))):
+            text, name = western, "cp1252"
     if text is None:
         raise DocumentError(
             "body: neither UTF-8 nor any charset that could be recognised; declare it in content_type "
@@ -129,3 +138,8 @@ def _guess(body: bytes, warnings: list[str]) -> tuple[str, list[str]]:
         )
     warnings.append(f"charset: none declared and not UTF-8; read as {name} with low trust")
     return text, warnings
+
+
+def _is_western(text: str) -> bool:
+    """Whether all that is not ASCII is letters and the punctuation of Western text."""
+    return all(char.isalpha() or char in _WESTERN_MARKS for char in set(text) if not char.isascii())

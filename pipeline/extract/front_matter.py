@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 
-MAX_LENGTH = 65_536
+MAX_LENGTH = 65_536  # characters
+MAX_BRACKETS = 1000  # a parser's time grows faster than their number
 _BLOCK = re.compile(r"\ufeff?---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _LINE = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,6 +55,8 @@ def _parse(block: str) -> tuple[dict[str, object] | None, list[str]]:
     import yaml
 
     try:
+        if block.count("[") + block.count("{") > MAX_BRACKETS:
+            raise ValueError("nested beyond reason")
         loaded = yaml.safe_load(block)
     except (yaml.YAMLError, ValueError, RecursionError):
         lines = {m.group(1): m.group(2) for line in block.split("\n") if (m := _LINE.match(line))}

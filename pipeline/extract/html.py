@@ -190,11 +190,11 @@ class _Walk:
     def _skips(self, node: etree._Element, tag: str, root: bool) -> bool:
         if root:
             return False
-        if tag in ("script", "style", "template", "head"):
+        if _dropped(node, tag):
             return True
         if not self._strict:
             return False
-        if _dropped(node, tag) or tag in ("nav", "footer") or node.get("role") in _LANDMARKS or _boilerplate(node):
+        if tag in ("nav", "footer") or node.get("role") in _LANDMARKS or _boilerplate(node):
             return True
         if tag == "aside":
             return self._inside == 0

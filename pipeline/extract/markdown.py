@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
@@ -37,6 +38,7 @@ def read_markdown(text: str) -> list[Block]:
     return _Reader().read(_parser().parse(text))
 
 
+@cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": 2 * MAX_DEPTH + 20}).enable(["table", "strikethrough"])
     # First in the chain, and allowed to end a paragraph: beyond the depth nothing is dropped and nothing recurses.
