@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
+from types import FrameType
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """The server shuts down first and then raises the signal again: by now everything is closed."""
+    sys.exit(0)
 
 
 def main() -> int:
@@ -29,6 +36,8 @@ def main() -> int:
         print(f"query service: {error}", file=sys.stderr)
         return 2
     logging.getLogger("uvicorn.access").disabled = True
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
     uvicorn.run(
         app,
         host=settings.query.host,

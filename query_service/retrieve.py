@@ -170,8 +170,20 @@ class Retriever:
                 state.manifests[uid] = manifests.get(uid)
                 state.records[uid] = self._overlay.access(uid, records.get(uid))
         await self._find_ordinals(plan, new, state)
+        self._judge(new, narrowing, closure, state)
+        behind = sorted({c.document_uid for c in new if state.verdicts[c.chunk_id] is Refusal.ACCESS_BEHIND})
+        if behind:
+            # Record and manifest were read at once, and the record a moment before its lane wrote it.
+            records = await self._reader.access(plan.tenant, behind)
+            for uid in behind:
+                state.records[uid] = self._overlay.access(uid, records.get(uid))
+            self._judge(new, narrowing, closure, state)
+
+    def _judge(
+        self, candidates: Sequence[Candidate], narrowing: Narrowing, closure: Closure, state: _State
+    ) -> None:
         now = self._clock.now()
-        for c in new:
+        for c in candidates:
             manifest, record = state.manifests[c.document_uid], state.records[c.document_uid]
             if manifest is not None and manifest.document.uid != c.document_uid:
                 manifest = None
@@ -220,7 +232,9 @@ class Retriever:
     ) -> int:
         """Search once more, by document id, the documents of which only the manifest moved on; how many they were.
 
-        Their old chunks were found and the new ones not yet; both are in the store by now (removal waits).
+        Their old chunks were found and not the new ones, which the manifest that was read since lists: they stand in
+        the store for the longest deadline after a newer one. So that manifest decides; reading it again would let the
+        document move on once more.
         """
         moved = sorted(
             {c.document_uid for c in pool.found.values() if state.verdicts[c.chunk_id] is Refusal.NOT_LISTED}
@@ -232,12 +246,6 @@ class Retriever:
         # Unfiltered by principals: the pre-filter may be stale while a document changes, and admission decides anyway.
         where = search_filter(narrowing, None, documents=moved)
         await search(self._reader, plan, where, min(limit, MAX_LIMIT), again)
-        for uid in moved:
-            state.manifests.pop(uid, None)
-            state.records.pop(uid, None)
-        for chunk_id in [c.chunk_id for c in pool.found.values() if c.document_uid in set(moved)]:
-            state.verdicts.pop(chunk_id, None)
-            state.ordinals.pop(chunk_id, None)
         for candidate in again.found.values():
             pool.found.setdefault(candidate.chunk_id, candidate)
         await self._admit(plan, pool.found.values(), narrowing, closure, state)

@@ -301,6 +301,26 @@ async def test_a_document_that_moved_on_during_the_search_is_found_again(world: 
     assert world.metrics.value("headwater_repairs_total") == 2
 
 
+@pytest.mark.requirement("I3", "I10")
+async def test_a_record_read_just_before_its_lane_wrote_it_is_read_again(world: World) -> None:
+    world.principal("user:ann")
+    m = world.document("page", "plan")
+    world.access(m.document, version=m.access_version - 1)
+    async with world.running() as run:
+        reader = run.parts.reader
+        real, calls = reader.access, []
+
+        async def late(tenant: str, uids: list[str]) -> Any:
+            found = await real(tenant, uids)
+            calls.append(uids)
+            world.access(m.document, version=m.access_version)
+            return found
+
+        reader.access = late
+        assert await run.ids("plan") == ["page"]
+        assert len(calls) == 3, "at admission, once more, and before the answer leaves"
+
+
 @pytest.mark.requirement("I3")
 async def test_chunks_of_an_uncommitted_version_are_not_shown(world: World) -> None:
     world.principal("user:ann")

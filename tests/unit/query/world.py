@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import jwt
@@ -42,6 +42,7 @@ from schemas.keys import DocumentRef, membership_key, partition_of
 from schemas.receipts import Progress
 from schemas.topics import Topic
 
+BackendName = Literal["torch-fp32", "torch-bf16", "openvino-fp32", "openvino-bf16", "stub"]
 SECRET = "0123456789abcdef0123456789abcdef-test"
 TENANT = "acme"
 GENERATION = "g1"
@@ -174,6 +175,9 @@ def anyone(*principals: str, deny: Sequence[str] = ()) -> AccessRule:
 class World:
     """Puts documents and principals into the store; makes tokens and the application."""
 
+    spec = EncoderSpec(dimension=DIMENSION)
+    backend: BackendName = "stub"
+
     def __init__(self, tmp_path: Path, **query: Any) -> None:
         from tests.fakes.store import FakeStore
 
@@ -201,8 +205,8 @@ class World:
         made = Generation(
             name=name,
             state="active" if active else "ready",
-            encoder=EncoderSpec(dimension=DIMENSION),
-            backend=BackendChoice(name="stub", agreement=1.0),
+            encoder=self.spec,
+            backend=BackendChoice(name=self.backend, agreement=1.0),
             created_at=self.clock.now(),
         )
         self.store.ensure_generation(made)
@@ -245,7 +249,7 @@ class World:
             fields = ("language", "product", "effective_from", "effective_until")
             writes.append(
                 ChunkWrite(
-                    document=document, chunk=chunk, section_id=section, vector=self.encoder().vector(text),
+                    document=document, chunk=chunk, section_id=section, vector=self.vector(text),
                     content_type=manifest.get("content_type", "text/markdown"), allow=tuple(allow),
                     allow2=tuple(allow2), **{f: manifest.get(f) for f in fields},
                 )
@@ -294,10 +298,10 @@ class World:
 
     # ------------------------------------------------------------ callers and the application
 
-    def encoder(self) -> WordsEncoder:
+    def vector(self, text: str) -> Vectors:
         if not self.encoders:
             self.load_encoder(self.store.read_generations()[GENERATION])
-        return self.encoders[0]
+        return self.encoders[0].vector(text)
 
     def load_encoder(self, generation: Generation) -> WordsEncoder:
         self.encoders.append(WordsEncoder(generation.encoder, generation.backend))

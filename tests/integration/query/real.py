@@ -1,0 +1,83 @@
+"""The world of the unit tests on real Weaviate, real Kafka and the real encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, SecretStr
+
+from pipeline.bootstrap import build_encoder
+from pipeline.bus.codec import access_record, membership_record
+from pipeline.bus.producer import KafkaPublisher
+from pipeline.bus.topics import ensure_topics
+from pipeline.clock import SystemClock
+from pipeline.index.store import WeaviateStore
+from pipeline.observe import Metrics
+from pipeline.ports import Embedder, Outgoing, Vectors
+from pipeline.settings import AuthSettings, Settings
+from query_service.app import Dependencies
+from query_service.wiring import dependencies
+from schemas.events import MembershipSet
+from schemas.generation import EncoderSpec
+from schemas.receipts import Progress
+from schemas.topics import Topic
+from tests.unit.query.world import GENERATION, PARTITIONS, SECRET, BackendName, World
+
+
+class RealWorld(World):
+    """Documents go into the store as the consumers would leave them; events go to the log."""
+
+    spec = EncoderSpec()
+    backend: BackendName = "torch-fp32"
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings.model_copy(update={"auth": AuthSettings(jwt_secret=SecretStr(SECRET))})
+        self.clock: Any = SystemClock()
+        self.metrics = Metrics()
+        ensure_topics(self.settings)
+        self.store: Any = WeaviateStore(self.settings)
+        self.store.ensure_base()
+        self.publisher = KafkaPublisher(self.settings, "test")
+        self._version = self.clock.now()
+        self._embedder: Embedder | None = None
+        self.generation(GENERATION, active=True)
+
+    @property
+    def embedder(self) -> Embedder:
+        """The generation's encoder."""
+        if self._embedder is None:
+            self._embedder = build_encoder(self.settings, self.store.read_generations()[GENERATION])
+        return self._embedder
+
+    def vector(self, text: str) -> Vectors:
+        return np.asarray(self.embedder.embed_documents([text])[0], dtype=np.float32)
+
+    def send(self, *events: BaseModel) -> None:
+        """Append access and membership events."""
+        self.publish([membership_record(e) if isinstance(e, MembershipSet) else access_record(e) for e in events])  # type: ignore[arg-type]
+
+    def publish(self, records: Sequence[Outgoing]) -> None:
+        """Append any records."""
+        self.publisher.publish(records)
+
+    def applied(self, offsets: Callable[[str, int], int], *, age_s: float = 0.0) -> None:
+        """Progress of the access lane by topic and partition."""
+        written = self.clock.now() - int(age_s * 1e6)
+        self.store.write_progress(
+            [
+                Progress(lane="access", topic=topic.value, partition=p, offset=offsets(topic, p), written_at=written)
+                for topic in (Topic.ACCESS, Topic.MEMBERSHIP)
+                for p in range(PARTITIONS)
+            ]
+        )
+
+    def dependencies(self) -> Dependencies:
+        return dependencies(self.settings, observed=self.metrics)
+
+    def close(self) -> None:
+        """Leave the services; the namespace is the test's own."""
+        self.store.drop_generation(GENERATION)
+        self.store.close()
+        self.publisher.close()
