@@ -167,11 +167,11 @@ def _remove(settings: Settings, supervisor: Supervisor) -> None:
     supervisor.down()
     # The services may be what failed; a world's topics and collections are then removed before the next one.
     with suppress(Retry, InfraError):
-        _erase(settings)
+        erase(settings)
         shutil.rmtree(settings.state_dir, ignore_errors=True)
 
 
-def _erase(settings: Settings) -> None:
+def erase(settings: Settings) -> None:
     """Topics and collections of the namespace. Raises BusUnavailable or InfraError."""
     from pipeline.bus.topics import delete_topics
     from pipeline.index.schema import Collections

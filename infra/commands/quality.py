@@ -118,7 +118,7 @@ def _evidence(answer: Answer) -> dict[str, Any]:
         "id": answer.question.id,
         "kind": answer.question.kind,
         "answerable": answer.question.answerable,
-        "hits": len(answer.retrieved.hits),
+        "documents": [hit.document for hit in answer.retrieved.hits],
         "abstained": answer.retrieved.declined,
         "nearest": answer.nearest,
         "sparse": answer.sparse,

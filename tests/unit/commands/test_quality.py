@@ -16,7 +16,7 @@ from rich.console import Console
 from infra.asking import QueryApi
 from infra.commands.quality import plain, same, serves, show
 from infra.errors import InfraError
-from infra.golden_run import Paths, Run, collapsed, questions_of, run
+from infra.golden_run import NEAREST, SPARSE, Paths, Run, collapsed, questions_of, run
 from infra.golden_world import environment
 from pipeline.settings import Settings
 from query_service.scope import TokenVerifier
@@ -138,9 +138,31 @@ def test_a_run_that_exposes_something_never_becomes_the_baseline(paths: Paths) -
 def test_abstention_counts_weak_hits_too(paths: Paths) -> None:
     made = _run(paths, lambda body: _right(body) or [_hit(B, dense_distance=1.9)])
     assert made.report.abstention.right == 1
-    assert collapsed(None, None, exact=False)
-    assert not collapsed(None, None, exact=True)
-    assert not collapsed(0.0, None, exact=False)
+
+
+@pytest.mark.requirement("C1")
+@pytest.mark.parametrize(
+    ("nearest", "sparse", "exact", "weak"),
+    [
+        (None, None, False, True),
+        (NEAREST + 0.01, SPARSE - 0.1, False, True),
+        (NEAREST, SPARSE - 0.1, False, False),
+        (NEAREST + 0.01, SPARSE, False, False),
+        (NEAREST + 0.01, None, False, True),
+        (NEAREST + 0.01, SPARSE - 0.1, True, False),
+    ],
+)
+def test_retrieval_has_collapsed_where_both_lists_are_weak(
+    nearest: float | None, sparse: float | None, exact: bool, weak: bool
+) -> None:
+    assert collapsed(nearest, sparse, exact=exact) is weak
+
+
+def test_with_one_list_alone_only_an_empty_reply_abstains(paths: Paths) -> None:
+    seen: list[httpx.Request] = []
+    with _api(lambda body: _right(body) or [_hit(B, dense_distance=1.9)], seen) as api:
+        made = run(api, paths, "dense", lambda done, total: None)
+    assert made.report.abstention.abstained == 0
 
 
 def test_questions_of_two_tenants_are_refused(paths: Paths) -> None:
