@@ -190,3 +190,18 @@ def test_the_wire_form_survives_the_codec() -> None:
     _, event = said(0, 1, "group:wiki/eng")
     record = Record("membership", 0, 0, 0, membership_key("acme", "user:ann", "wiki"), encode(event))
     assert decode_membership(record) == event
+
+
+@pytest.mark.requirement("I12", "I11")
+def test_an_older_readable_event_never_lifts_what_a_later_unreadable_one_closed() -> None:
+    """Not even for the moment between two batches of a replay."""
+    event = AccessSet(document=DOC, version=5, content_version=1, observed_at=5, rule=AccessRule.any_of("user:ann"))
+    closed = fold([(7, unreadable(7))])
+    replayed = fold([(3, event)], closed)
+    assert replayed is not None and replayed.holds == {"unreadable": 7} and replayed.version == 5
+    assert not replayed.rule.admits(Closure(principals=frozenset({"user:ann"})), 0)
+    lifted = HoldChanged(document=DOC, hold="legal", active=False, version=5, observed_at=5)
+    held = fold([(3, lifted)], fold([(3, lifted), (7, unreadable(7, DOC.hold_key("legal")))]))
+    assert held is not None and held.holds == {"unreadable:legal": 7}
+    principal = fold_all([said(3, 5, "group:wiki/eng")], fold_all([bad(7)]))
+    assert principal.removed and principal.closed == {"wiki": 7}
