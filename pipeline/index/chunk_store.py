@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
 import numpy as np
 from weaviate.classes.data import DataObject
 from weaviate.classes.query import Filter
@@ -14,7 +12,16 @@ from weaviate.classes.query import Filter
 from pipeline.errors import StoreUnavailable
 from pipeline.index.connection import TenantMissing, translated
 from pipeline.index.core import StoreCore
-from pipeline.index.objects import Object, batches, check_vector, chunk_object, generation_uid, pages_of, parse
+from pipeline.index.objects import (
+    Object,
+    batches,
+    check_vector,
+    chunk_object,
+    generation_uid,
+    pages_of,
+    parse,
+    size_of,
+)
 from pipeline.index.schema import TIERS, VECTOR
 from pipeline.ports import ChunkWrite, Deadline, Vectors
 from pipeline.settings import Settings
@@ -22,7 +29,6 @@ from schemas.documents import Tier
 from schemas.generation import Generation
 from schemas.keys import DocumentRef
 
-PATCH_THREADS = 8
 MAX_RESULTS = 10_000  # of one filtered query, by the server's default
 
 
@@ -33,14 +39,6 @@ class ChunkStore(StoreCore):
         super().__init__(settings)
         # Sent but not acknowledged: a repeated insert would not give them the vector that they may lack.
         self._suspects: set[tuple[str, str, str]] = set()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def close(self) -> None:
-        """Close the connections and the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-        super().close()
 
     # ------------------------------------------------------------ insert
 
@@ -89,9 +87,12 @@ class ChunkStore(StoreCore):
         for batch in batches(objects):
             self._suspects.update((collection, tenant, str(item.uuid)) for item in batch)
             self._upsert(collection, tenant, batch, deadline)
+        # The server flushes the log of the vector index before a batch's vectors are in it: killed now, it would come
+        # back without the vectors of the last batch that it acknowledged. A further batch flushes them.
+        self._upsert(collection, tenant, [min(objects, key=size_of)], deadline)
 
     def _repair(self, collection: str, tenant: str, objects: Sequence[Object], deadline: Deadline | None) -> None:
-        self._delete(collection, tenant, [str(item.uuid) for item in objects], deadline)
+        self._erase(collection, tenant, [str(item.uuid) for item in objects], deadline)
         self._insert(collection, tenant, objects, deadline)
         missing = self._without_vector(collection, tenant, objects)
         if missing:
@@ -194,31 +195,18 @@ class ChunkStore(StoreCore):
             )
         if not work:
             return
-        futures = [self._threads().submit(self._patch, c, tenant, uid, new, deadline) for c, uid in work]
-        # All of them end before this returns: a straggler must not overwrite what is written next.
-        wait(futures)
-        if deadline is not None:
-            deadline.check_ended()
-        _raise_first(futures)
+        self._in_threads([self._patcher(c, tenant, uid, new, deadline) for c, uid in work], deadline)
 
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(PATCH_THREADS, thread_name_prefix="store-patch")
-        return self._pool
-
-    def _patch(
+    def _patcher(
         self, collection: str, tenant: str, uid: str, properties: dict[str, Any], deadline: Deadline | None
-    ) -> None:
-        """Merge properties into one object; the vector stays. There is no gRPC form of it."""
-        seconds = self._seconds(deadline)
-        with translated(f"update {collection}"):
-            reply = self._connection.rest().patch(
-                f"/objects/{collection}/{uid}",
-                json={"class": collection, "tenant": tenant, "properties": properties},
-                timeout=httpx.Timeout(seconds),
-            )
-        if reply.status_code not in (200, 204, 404):
-            raise StoreUnavailable(f"update {collection}: {reply.status_code} {reply.text[:300]}")
+    ) -> Callable[[], None]:
+        """Merges properties into one object; the vector stays."""
+
+        def patch() -> None:
+            body = {"class": collection, "tenant": tenant, "properties": properties}
+            self._rest("PATCH", collection, uid, deadline, json=body)
+
+        return patch
 
     def delete_chunks(
         self,
@@ -230,9 +218,13 @@ class ChunkStore(StoreCore):
         deadline: Deadline | None = None,
     ) -> None:
         """Delete chunks by id."""
-        for tier in tiers:
-            collection = self._names.tier(tier, generation)
-            self._delete(collection, tenant, chunk_ids, deadline)
+        collections = [self._names.tier(tier, generation) for tier in tiers]
+        left = set(chunk_ids)
+        for collection in collections:
+            left -= self._delete(collection, tenant, chunk_ids, deadline)
+        for collection in collections:
+            # Met in no tier: absent or torn.
+            self._erase(collection, tenant, sorted(left), deadline)
             self._suspects.difference_update((collection, tenant, uid) for uid in chunk_ids)
 
     # ------------------------------------------------------------ audits
@@ -279,8 +271,3 @@ class ChunkStore(StoreCore):
 def _present(properties: dict[str, Any]) -> dict[str, Any]:
     """Stored properties without those that are not set."""
     return {name: value for name, value in properties.items() if value is not None}
-
-
-def _raise_first(futures: Sequence[Future[None]]) -> None:
-    for future in futures:
-        future.result()

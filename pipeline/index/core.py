@@ -1,13 +1,23 @@
-"""The writers' common ground: collections and tenants created once, bounded writes, reads and deletes by id."""
+"""The writers' common ground: collections and tenants created once, bounded writes, reads and deletes by id.
+
+A server that dies in the middle of a write can leave a torn object: it stands in the object store but not in the
+index of ids, so neither a filtered read nor a filtered delete meets it, and no later write of the same id repairs
+it. Only a delete by id over REST removes it. Hence records are read back the first time, and what a filtered
+delete did not match is deleted once more by id.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 from weaviate.classes.query import Filter
 from weaviate.classes.tenants import Tenant
 from weaviate.exceptions import UnexpectedStatusCodeError
@@ -21,6 +31,10 @@ from pipeline.settings import Settings
 from schemas.generation import Generation
 
 MAX_HANDLES = 4096
+MAX_VISIBLE = 50_000
+REST_THREADS = 8
+READ_BACK = (0.0, 0.02, 0.1)  # seconds before each look; a replica may be a moment behind
+Key = tuple[str, str | None, str]  # collection, tenant, id
 
 
 class StoreCore:
@@ -34,6 +48,8 @@ class StoreCore:
         self._tenants: set[tuple[str, str]] = set()
         self._handles: dict[tuple[str, str | None], Any] = {}
         self._dimensions: dict[str, int] = {}
+        self._visible: OrderedDict[Key, None] = OrderedDict()
+        self._pool: ThreadPoolExecutor | None = None
         # The client would log whole objects, text included, when one of a batch fails.
         logging.getLogger("weaviate-client").setLevel(logging.CRITICAL)
 
@@ -57,6 +73,7 @@ class StoreCore:
                 self._connection.client().collections.delete(collection)
             with self._lock:
                 self._tenants = {known for known in self._tenants if known[0] != collection}
+                self._visible.clear()
         self._dimensions.pop(name, None)
 
     def _create(self, definition: dict[str, Any]) -> None:
@@ -127,7 +144,40 @@ class StoreCore:
             except TenantMissing:
                 with self._lock:
                     self._tenants.discard((collection, tenant or ""))
+                    self._visible.clear()
                 raise
+
+    def _upsert_records(
+        self, collection: str, tenant: str | None, objects: Sequence[Object], deadline: Deadline | None
+    ) -> None:
+        """Upsert objects that are found by id alone, and see to it that they are."""
+        self._upsert(collection, tenant, objects, deadline)
+        unseen = [item for item in objects if (collection, tenant, str(item.uuid)) not in self._visible]
+        if not unseen:
+            return
+        torn = self._not_found(collection, tenant, unseen)
+        if torn:
+            self._erase(collection, tenant, [str(item.uuid) for item in torn], deadline)
+            self._upsert(collection, tenant, torn, deadline)
+            if self._not_found(collection, tenant, torn):
+                raise StoreUnavailable(f"write {collection}: records are not found after they were written")
+
+    def _not_found(self, collection: str, tenant: str | None, objects: Sequence[Object]) -> list[Object]:
+        missing = list(objects)
+        for seconds in READ_BACK:
+            time.sleep(seconds)
+            found = self._read(collection, tenant, [str(item.uuid) for item in missing], [])
+            self._saw(collection, tenant, found)
+            missing = [item for item in missing if str(item.uuid) not in found]
+            if not missing:
+                break
+        return missing
+
+    def _saw(self, collection: str, tenant: str | None, ids: Iterable[str]) -> None:
+        with self._lock:
+            self._visible.update(((collection, tenant, uid), None) for uid in ids)
+            while len(self._visible) > MAX_VISIBLE:
+                self._visible.popitem(last=False)
 
     def _read(
         self,
@@ -157,21 +207,77 @@ class StoreCore:
 
     def _read_records(self, collection: str, tenant: str | None, ids: Sequence[str]) -> dict[str, str]:
         objects = self._read(collection, tenant, ids, ["record"])
+        self._saw(collection, tenant, objects)
         return {uid: str(item.properties["record"]) for uid, item in objects.items()}
 
-    def _delete(self, collection: str, tenant: str, ids: Sequence[str], deadline: Deadline | None) -> None:
-        """Delete explicit ids; absent ones and a missing tenant are no error."""
+    def _delete(self, collection: str, tenant: str, ids: Sequence[str], deadline: Deadline | None) -> set[str]:
+        """Delete explicit ids by filter; absent ones and a missing tenant are no error. The ids that were matched."""
+        matched: set[str] = set()
         for page in pages_of(ids):
             handle = self._handle(collection, tenant)
             try:
                 with self._writing(f"delete from {collection}", deadline):
-                    result = handle.data.delete_many(where=Filter.by_id().contains_any(page))
+                    result = handle.data.delete_many(where=Filter.by_id().contains_any(page), verbose=True)
                     if result.failed:
                         raise StoreUnavailable(f"delete from {collection}: {result.failed} objects failed")
             except TenantMissing:
-                return
+                break
+            matched.update(str(item.uuid) for item in result.objects)
+        with self._lock:
+            for uid in ids:
+                self._visible.pop((collection, tenant, uid), None)
+        return matched
+
+    def _delete_surely(self, collection: str, tenant: str, ids: Sequence[str], deadline: Deadline | None) -> None:
+        """Delete explicit ids, torn ones included."""
+        matched = self._delete(collection, tenant, ids, deadline)
+        self._erase(collection, tenant, [uid for uid in ids if uid not in matched], deadline)
+
+    def _erase(self, collection: str, tenant: str | None, ids: Sequence[str], deadline: Deadline | None) -> None:
+        """Delete each id over REST, which does not ask the index of ids. Absent ones are no error."""
+        with self._lock:
+            for uid in ids:
+                self._visible.pop((collection, tenant, uid), None)
+        self._in_threads([self._eraser(collection, tenant, uid, deadline) for uid in ids], deadline)
+
+    def _eraser(
+        self, collection: str, tenant: str | None, uid: str, deadline: Deadline | None
+    ) -> Callable[[], None]:  # fmt: skip
+        def erase() -> None:
+            parameters = {} if tenant is None else {"tenant": tenant}
+            self._rest("DELETE", collection, uid, deadline, params=parameters)
+
+        return erase
+
+    def _rest(self, method: str, collection: str, uid: str, deadline: Deadline | None, **arguments: Any) -> None:
+        """A call on one object that has no gRPC form; an absent object or tenant is no error."""
+        seconds = self._seconds(deadline)
+        with translated(f"{method} {collection}"):
+            reply = self._connection.rest().request(
+                method, f"/objects/{collection}/{uid}", timeout=httpx.Timeout(seconds), **arguments
+            )
+        if reply.status_code in (200, 204, 404) or "tenant not found" in reply.text:
+            return
+        raise StoreUnavailable(f"{method} {collection}: {reply.status_code} {reply.text[:300]}")
+
+    def _in_threads(self, calls: Sequence[Callable[[], None]], deadline: Deadline | None) -> None:
+        """Run calls side by side. All have ended when this returns: a straggler must not overwrite what comes next."""
+        if not calls:
+            return
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(REST_THREADS, thread_name_prefix="store-rest")
+            futures = [self._pool.submit(call) for call in calls]
+        wait(futures)
+        if deadline is not None:
+            deadline.check_ended()
+        for future in futures:
+            future.result()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections and the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
         self._handles.clear()
         self._connection.close()

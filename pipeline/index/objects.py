@@ -51,7 +51,7 @@ def parse(model: type[M], record: str, what: str) -> M:
             "written by another release? Upgrade this process or write the record again",
             stage="store",
             kind="record",
-        ) from error
+        ) from None  # the cause would print the record itself
 
 
 def encodable(text: str, what: str) -> None:

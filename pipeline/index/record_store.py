@@ -34,7 +34,7 @@ class RecordStore(StoreCore):
             record_object(r.document.uid, "access", r, r.version)
             for r in records
         ]  # fmt: skip
-        self._upsert(self._names.access, tenant, objects, deadline)
+        self._upsert_records(self._names.access, tenant, objects, deadline)
 
     def read_principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]:
         """Membership records by principal."""
@@ -50,7 +50,7 @@ class RecordStore(StoreCore):
     ) -> None:
         """Replace membership records."""
         objects = [record_object(principal_uid(tenant, r.principal), "principal", r, r.version) for r in records]
-        self._upsert(self._names.principals, tenant, objects, deadline)
+        self._upsert_records(self._names.principals, tenant, objects, deadline)
 
     # ------------------------------------------------------------ generations and progress
 
@@ -71,7 +71,7 @@ class RecordStore(StoreCore):
         """Replace a generation's record."""
         uid = generation_uid(generation.name)
         record = record_object(uid, "generation", generation, generation.version)
-        self._upsert(self._names.generations, None, [record], None)
+        self._upsert_records(self._names.generations, None, [record], None)
 
     def active_generation(self) -> str | None:
         """Name of the active generation, or None."""
@@ -81,7 +81,7 @@ class RecordStore(StoreCore):
     def set_active_generation(self, name: str) -> None:
         """Switch the active generation: one write."""
         record = record_object(ACTIVE_UID, "active", json.dumps({"active": name}), 0)
-        self._upsert(self._names.generations, None, [record], None)
+        self._upsert_records(self._names.generations, None, [record], None)
 
     def read_progress(self, lane: str, generation: str, topic: str) -> dict[int, Progress]:
         """Progress by partition; asked by id for every partition of the log, so that none is overlooked."""
@@ -101,7 +101,7 @@ class RecordStore(StoreCore):
             )
             for r in records
         ]
-        self._upsert(self._names.progress, None, objects, deadline)
+        self._upsert_records(self._names.progress, None, objects, deadline)
 
     # ------------------------------------------------------------ manifests
 
@@ -116,7 +116,7 @@ class RecordStore(StoreCore):
         """Replace the manifest: the commit point."""
         document = manifest.document
         record = record_object(document.uid, "manifest", manifest, manifest.content_version)
-        self._upsert(self._names.records(generation), document.tenant, [record], deadline)
+        self._upsert_records(self._names.records(generation), document.tenant, [record], deadline)
 
     def write_manifest_page(
         self,
@@ -132,7 +132,7 @@ class RecordStore(StoreCore):
         manifest_pages.check_page(page, pages, entries)
         uid = manifest_pages.page_uid(document, version, page)
         record = record_object(uid, "page", manifest_pages.encode(entries), version)
-        self._upsert(self._names.records(generation), document.tenant, [record], deadline)
+        self._upsert_records(self._names.records(generation), document.tenant, [record], deadline)
 
     def read_manifest_pages(self, generation: str, manifest: Manifest) -> Manifest:
         """The manifest with its entries. Raises DocumentError when pages are missing."""
@@ -152,7 +152,7 @@ class RecordStore(StoreCore):
     ) -> None:
         """Remove the pages of a version."""
         ids = manifest_pages.page_uids(document, version, pages)
-        self._delete(self._names.records(generation), document.tenant, ids, deadline)
+        self._delete_surely(self._names.records(generation), document.tenant, ids, deadline)
 
     # ------------------------------------------------------------ sections
 
@@ -165,7 +165,7 @@ class RecordStore(StoreCore):
     ) -> None:
         """Replace sections."""
         objects = [record_object(section.section_id, "section", section, 0) for section in sections]
-        self._upsert(self._names.records(generation), document.tenant, objects, deadline)
+        self._upsert_records(self._names.records(generation), document.tenant, objects, deadline)
 
     def read_sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """Sections by id."""
@@ -176,4 +176,4 @@ class RecordStore(StoreCore):
         self, generation: str, tenant: str, section_ids: Sequence[str], deadline: Deadline | None = None
     ) -> None:
         """Remove sections."""
-        self._delete(self._names.records(generation), tenant, section_ids, deadline)
+        self._delete_surely(self._names.records(generation), tenant, section_ids, deadline)

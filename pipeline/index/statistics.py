@@ -52,12 +52,13 @@ class StatisticsCache:
     async def get(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
         """Statistics of the distinct terms; everything that is not known is asked at once."""
         corpus = (generation, tenant)
-        distinct = list(dict.fromkeys(terms))
-        unknown = [term for term in distinct if self._known(corpus, term) is None]
-        total, _ = await asyncio.gather(
+        known = {term: self._known(corpus, term) for term in dict.fromkeys(terms)}
+        unknown = [term for term, frequency in known.items() if frequency is None]
+        total, fetched = await asyncio.gather(
             self._total(corpus), asyncio.gather(*(self._fetch_frequency(corpus, term) for term in unknown))
         )
-        frequencies = {term: self._frequencies[(*corpus, term)][1] for term in distinct}
+        frequencies = {term: frequency or 0 for term, frequency in known.items()}
+        frequencies.update(zip(unknown, fetched, strict=True))
         most = max(frequencies.values(), default=0)
         if most > total.chunks:
             # Documents came since the total was counted.
@@ -83,7 +84,7 @@ class StatisticsCache:
         ttl = self._ttl(corpus, TERM_TTL_S) if frequency else SHORT_TTL_S
         return frequency if self._clock() - asked <= ttl else None
 
-    async def _fetch_frequency(self, corpus: Corpus, term: str) -> None:
+    async def _fetch_frequency(self, corpus: Corpus, term: str) -> int:
         asked = self._clock()
         frequency = await self._ask_frequency(*corpus, term)
         key = (*corpus, term)
@@ -91,6 +92,7 @@ class StatisticsCache:
         self._frequencies.move_to_end(key)
         while len(self._frequencies) > MAX_TERMS:
             self._frequencies.popitem(last=False)
+        return frequency
 
     async def _total(self, corpus: Corpus) -> Total:
         entry = self._totals.get(corpus)

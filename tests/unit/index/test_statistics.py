@@ -1,0 +1,149 @@
+"""How old corpus statistics may be, and what is asked when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline.errors import StoreUnavailable
+from pipeline.index import statistics
+from pipeline.index.statistics import SMALL_CORPUS, StatisticsCache, Total
+from pipeline.ports import TermStatistics
+
+
+class Corpus:
+    """A corpus that counts the questions and whose time is moved by hand."""
+
+    def __init__(self, total: Total, **frequencies: int) -> None:
+        self.total = total
+        self.frequencies = frequencies
+        self.asked: Counter[str] = Counter()
+        self.now = 1000.0
+        self.running = self.most = 0
+        self.fail = False
+        self.cache = StatisticsCache(self.ask_total, self.ask_frequency, lambda: self.now)
+
+    async def ask_total(self, generation: str, tenant: str) -> Total:
+        await self._pause("total")
+        return self.total
+
+    async def ask_frequency(self, generation: str, tenant: str, term: str) -> int:
+        await self._pause(term)
+        return self.frequencies.get(term, 0)
+
+    async def _pause(self, what: str) -> None:
+        self.asked[what] += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.001)
+        self.running -= 1
+        if self.fail:
+            raise StoreUnavailable("down")
+
+    async def get(self, *terms: str) -> TermStatistics:
+        return await self.cache.get("g", "t", terms)
+
+
+LARGE = Total(SMALL_CORPUS * 2, SMALL_CORPUS * 100)
+
+
+def test_all_questions_of_a_request_run_together_and_each_once() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, a=3, b=2, c=1)
+        found = await corpus.get("a", "b", "c", "a")
+        assert found == TermStatistics(LARGE.chunks, 50.0, {"a": 3, "b": 2, "c": 1})
+        assert corpus.most == 4
+        assert corpus.asked == Counter(total=1, a=1, b=1, c=1)
+
+    asyncio.run(scenario())
+
+
+def test_ages_in_a_large_corpus() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, common=500)
+        await corpus.get("common", "absent")
+        corpus.frequencies["absent"] = 1
+        corpus.now += 2.9
+        assert (await corpus.get("common", "absent")).document_frequency == {"common": 500, "absent": 0}
+        corpus.now += 0.2
+        assert (await corpus.get("common", "absent")).document_frequency == {"common": 500, "absent": 1}
+        corpus.now += 26.8
+        await corpus.get("common")
+        assert corpus.asked["common"] == 1
+        corpus.now += 0.2
+        await corpus.get("common")
+        assert corpus.asked == Counter(total=1, common=2, absent=2)
+
+    asyncio.run(scenario())
+
+
+def test_old_total_serves_while_a_new_one_is_fetched_once() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, a=1)
+        await corpus.get("a")
+        corpus.total = Total(LARGE.chunks + 7, LARGE.tokens)
+        corpus.now += 60.5
+        assert [(await corpus.get()).chunks for _ in range(3)] == [LARGE.chunks] * 3
+        await asyncio.sleep(0.01)
+        assert (await corpus.get()).chunks == LARGE.chunks + 7
+        assert corpus.asked["total"] == 2
+
+    asyncio.run(scenario())
+
+
+def test_failed_refresh_keeps_the_old_total_and_tries_again() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE)
+        await corpus.get()
+        corpus.now += 61
+        corpus.fail = True
+        assert (await corpus.get()).chunks == LARGE.chunks
+        await asyncio.sleep(0.01)
+        corpus.fail = False
+        corpus.total = Total(LARGE.chunks + 1, 1)
+        assert (await corpus.get()).chunks == LARGE.chunks
+        await asyncio.sleep(0.01)
+        assert (await corpus.get()).chunks == LARGE.chunks + 1
+        corpus.fail = True
+        with pytest.raises(StoreUnavailable):
+            await corpus.get("unknown")
+        await corpus.cache.close()
+
+    asyncio.run(scenario())
+
+
+def test_small_corpus_is_asked_again_after_seconds() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(Total(2, 8), a=1)
+        assert (await corpus.get("a")).average_length == 4.0
+        corpus.total, corpus.frequencies = Total(4, 8), {"a": 3}
+        corpus.now += 3.1
+        assert await corpus.get("a") == TermStatistics(4, 2.0, {"a": 3})
+
+    asyncio.run(scenario())
+
+
+def test_frequency_never_exceeds_the_number_of_chunks() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(Total(0, 0))
+        assert await corpus.get() == TermStatistics(0, 0.0, {})
+        corpus.total, corpus.frequencies = Total(5, 50), {"a": 5}
+        assert await corpus.get("a") == TermStatistics(5, 10.0, {"a": 5})
+
+    asyncio.run(scenario())
+
+
+def test_terms_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "MAX_TERMS", 10)
+
+    async def scenario(terms: Sequence[str]) -> Corpus:
+        corpus = Corpus(LARGE)
+        found = await corpus.get(*terms)
+        assert len(found.document_frequency) == len(terms)
+        return corpus
+
+    corpus = asyncio.run(scenario([f"t{i}" for i in range(50)]))
+    assert len(corpus.cache._frequencies) == 10
