@@ -1,7 +1,8 @@
 """Process ``owner``: the owners of all configured sources, each in a thread of its own.
 
-A source whose owner was fenced by a newer one stops here; the others go on. After any other failure the source begins
-anew from the log, with backoff: nothing is lost, because the log says what it holds and the source is read again.
+An owner that was fenced stands by and takes the source back only when its cursor has stopped moving: whoever fenced it
+is then gone. (A transaction that ran into its time limit looks like a fencing too.) After any other failure the source
+begins anew from the log, with backoff: nothing is lost, since the log says what it holds and the source is read again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from consumers.backoff import Backoff
 from consumers.health import HealthServer
 from consumers.owner_engine import OwnerEngine, OwnerLog, Pace, Requests
-from consumers.owner_log import AppliedOffsets, KafkaOwnerLog, RequestFeed
+from consumers.owner_log import AppliedOffsets, KafkaOwnerLog, RequestFeed, cursor_offset
 from consumers.process import Stopped, Stopping
 from pipeline.bus.bodies import FsspecBodyStore
 from pipeline.bus.topics import ensure_topics
@@ -52,7 +53,7 @@ def connector_of(settings: Settings, source: SourceSettings, clock: Clock) -> Ca
 
 
 class SourceOwner:
-    """Keeps one source owned until it is stopped or fenced."""
+    """Keeps one source owned until it is stopped."""
 
     def __init__(
         self,
@@ -66,27 +67,33 @@ class SourceOwner:
         applied: Callable[[], dict[int, int] | None] | None = None,
         pace: Pace | None = None,
         observed: Metrics | None = None,
+        moves: Callable[[], object] = lambda: None,
+        standby_s: float = 15.0,
     ) -> None:
+        """``moves`` gives what changes while some owner lives (the newest cursor); ``standby_s`` is how long it must
+        not change before a fenced owner takes the source back."""
         self._settings, self.source, self._open_log = settings, source, open_log
         inline = 0 if source.erasable else settings.bodies.inline_limit
         self._bodies = BodyPlacer(bodies, inline, settings.bodies.max_bytes)
         self._clock, self._requests, self._applied = clock, requests, applied
         self._pace = pace or Pace(walk_s=source.walk_s)
         self._metrics = observed if observed is not None else metrics()
+        self._moves, self._standby_s = moves, standby_s
         self._stop = threading.Event()
         self._engine: OwnerEngine | None = None
         self.state = "starting"
         self.error: str | None = None
 
     def run(self) -> None:
-        """Own the source until ``stop``. Returns also when another owner took over (state "ended")."""
+        """Own the source until ``stop``."""
         backoff = Backoff(first=0.2, most=5.0)
         while not self._stop.is_set():
             try:
                 self._own(backoff)
             except Crash as error:
-                self._failed("ended", error)
-                return
+                self._failed("standby", error)
+                self._stand_by()
+                continue
             except Retry as error:
                 self._failed("waiting", error)
             except (HeadwaterError, OSError) as error:
@@ -123,6 +130,20 @@ class SourceOwner:
             self._engine = None
             engine.close()
             opened.close()
+
+    def _stand_by(self) -> None:
+        """Until the owner that took over is gone, or ``stop``."""
+        last: object = object()
+        while not self._stop.is_set():
+            try:
+                now = self._moves()
+            except Retry as error:
+                log.warning("source %s: the log cannot be read: %s", self.source.name, error)
+                now = object()
+            if now == last:
+                return
+            last = now
+            self._stop.wait(self._standby_s)
 
     def _failed(self, state: str, error: Exception) -> None:
         self.state, self.error = state, f"{type(error).__name__}: {error}"
@@ -187,15 +208,12 @@ class Owners:
                 owner.wake()
 
     def health(self) -> dict[str, object]:
-        """For ``/healthz``: failed only where no source is owned any more."""
-        states = [owner.state for owner in self.owners]
-        running = [s for s in states if s not in ("ended", "stopped")]
-        state = "running" if running or not states else "failed"
-        return {"state": state, "sources": {owner.source.name: owner.health() for owner in self.owners}}
+        """For ``/healthz``."""
+        return {"state": "running", "sources": {owner.source.name: owner.health() for owner in self.owners}}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Own every configured source until a signal comes; the exit status (1 where all were taken over)."""
+    """Own every configured source until a signal comes; the exit status."""
     if arguments:
         raise ConfigError("arguments", f"{' '.join(arguments)} is not understood", "The owner takes none.")
     settings = load()
@@ -225,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         if health is not None:
             health.close()
-    return 0 if stopping.event.is_set() else 1
+    return 0
 
 
 def _owner(
@@ -239,4 +257,5 @@ def _owner(
         clock=clock,
         requests=feed.of(source.tenant, source.name),
         applied=applied,
+        moves=partial(cursor_offset, settings, source.tenant, source.name),
     )

@@ -114,6 +114,7 @@ class OwnerEngine:
         self._connect = connect
         self._jobs: deque[_Job] = deque()
         self._due = _Due()
+        self._behind = (0, 0)  # backlog when it was last known, and content records written until then
         self._polled_at = 0
         self._request_position = 0
         self._told: set[str] = set()
@@ -156,8 +157,10 @@ class OwnerEngine:
                 self._slice()
         elif self._clock.elapsed() >= self._due.walk:
             self._listing()
-        elif look is None:
-            self._heartbeat(asked)
+        elif look is None and self.connector.degraded is None:
+            # Nothing happened, and the watch would have said so: complete up to when it was asked.
+            self._polled_at = max(self._polled_at, asked)
+        self._heartbeat()
 
     def _pause(self) -> float:
         if self._jobs:
@@ -169,10 +172,13 @@ class OwnerEngine:
         """Content records of ours that the index consumers have not applied."""
         if self._applied is None:
             return 0
-        applied = self._applied()
-        if applied is None:  # nobody can say: wait, unless nothing of ours is out yet
-            return self._pace.window if self._writer.content_ends else 0
-        return sum(max(0, end - applied.get(p, 0)) for p, end in self._writer.content_ends.items())
+        applied, out = self._applied(), self._writer.content_records
+        if applied is None:  # nobody can say: what went out since then counts as behind
+            behind, known = self._behind
+            return behind + out - known
+        behind = sum(max(0, end - applied.get(p, 0)) for p, end in self._writer.content_ends.items())
+        self._behind = (behind, out)
+        return behind
 
     @property
     def problems(self) -> list[str]:
@@ -357,15 +363,12 @@ class OwnerEngine:
     def _write_cursor(self, cursor: SourceCursor | None = None) -> None:
         self._writer.append([cursor_record(cursor or self._cursor())])
 
-    def _heartbeat(self, asked: int) -> None:
-        """Nothing happened, and the watch would have said so: the source is complete up to when it was asked."""
-        self._metrics.set(
-            "headwater_poll_age_seconds", max(0, self._clock.now() - self._polled_at) / 1e6, source=self.ledger.source
-        )
-        if self._clock.elapsed() < self._due.heartbeat or self.connector.degraded is not None:
-            return
-        self._polled_at = max(self._polled_at, asked)
-        self._write_cursor()
+    def _heartbeat(self) -> None:
+        """A cursor every few seconds, whatever else happens: it tells how complete the source is, and who lives."""
+        age = max(0, self._clock.now() - self._polled_at) / 1e6
+        self._metrics.set("headwater_poll_age_seconds", age, source=self.ledger.source)
+        if self._clock.elapsed() >= self._due.heartbeat:
+            self._write_cursor()
 
     def _forget_expired(self) -> None:
         records = [forgotten_record(document) for document in self.ledger.expired()]

@@ -16,7 +16,7 @@ from pipeline.ports import Appender, IndexStore, Publisher, Record
 from pipeline.settings import Settings
 from pipeline.sources.changes import source_partition_key
 from schemas.events import SourceRequest
-from schemas.keys import partition_of
+from schemas.keys import cursor_key, partition_of
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.owner")
@@ -61,6 +61,14 @@ class KafkaOwnerLog:
         """Disconnect."""
         self.appender.close()
         self.publisher.close()
+
+
+def cursor_offset(settings: Settings, tenant: str, source: str) -> int:
+    """Offset of the source's newest cursor: its owner writes one every few seconds. Raises BusUnavailable."""
+    key = cursor_key(tenant, source, "changes")
+    place = partition_of(source_partition_key(tenant, source), settings.kafka.partitions)
+    records = read_compacted(settings, Topic.CURSORS, partitions=[place], wanted=lambda k: k == key)
+    return max((record.offset for record in records), default=-1)
 
 
 class RequestFeed:
@@ -143,6 +151,7 @@ class AppliedOffsets:
     def __init__(self, store: IndexStore, generation: str, elapsed: Callable[[], float]) -> None:
         self._store, self._generation, self._elapsed = store, generation, elapsed
         self._asked = -1.0
+        self._silent_since: float | None = None
         self._known: dict[int, int] | None = None
         self._lock = threading.Lock()
 
@@ -159,6 +168,11 @@ class AppliedOffsets:
             generation = self._store.active_generation() or self._generation
             progress = self._store.read_progress("index", generation, str(Topic.CONTENT))
         except Retry as error:
-            log.warning("bulk work waits, the store does not say how far the index is: %s", error)
+            if self._silent_since is None:
+                self._silent_since = self._elapsed()
+                log.warning("the store does not say how far the index is, bulk work may have to wait: %s", error)
             return None
+        if self._silent_since is not None:
+            log.info("the store says again how far the index is")
+            self._silent_since = None
         return {partition: record.offset for partition, record in progress.items()}

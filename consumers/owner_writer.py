@@ -38,7 +38,7 @@ class OwnerWriter:
         self._ledger, self._appender, self._publisher = ledger, appender, publisher
         self._bodies, self._clock, self._metrics, self._limits = bodies, clock, observed, limits
         self.content_ends: dict[int, int] = {}  # by partition: the offset after our last content event
-        self.appended = 0  # events, cursors and states not counted
+        self.content_records = 0  # content events written since the start
 
     def write(
         self, changes: Sequence[Change], cursor: Callable[[], SourceCursor]
@@ -62,8 +62,8 @@ class OwnerWriter:
             if place.topic == Topic.CONTENT:
                 ends = self.content_ends
                 ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
+                self.content_records += 1
             if place.topic != Topic.CURSORS:
-                self.appended += 1
                 self._metrics.count("headwater_appended_total", source=source, topic=str(place.topic))
         refused = [c.refusal for c in transaction.changes if c.refusal is not None]
         if refused:

@@ -29,6 +29,28 @@ _FENCED = (
 )
 
 
+def _says_fenced(error: BaseException) -> bool:
+    """Whether the error is a fencing or wraps one.
+
+    Once one send of a transaction was refused for it, the client wraps that in a plain error for the later ones. Taken
+    for a passing failure it would make the fenced owner take the id back from its successor.
+    """
+    todo: list[object] = [error]
+    seen: set[int] = set()
+    while todo:
+        current = todo.pop()
+        if isinstance(current, _FENCED):
+            return True
+        if isinstance(current, BaseException) and id(current) not in seen:
+            seen.add(id(current))
+            todo += [*current.args, current.__cause__, current.__context__]
+        elif isinstance(current, tuple | list):
+            todo += current
+        elif isinstance(current, str) and any(kind.__name__ in current for kind in _FENCED):
+            return True
+    return False
+
+
 def partition_for(record: Outgoing, settings: Settings) -> int:
     """Partition of a record: murmur2 of its partition key (else its key), or 0 in a topic of one partition."""
     count = partitions_of(spec_of(record.topic), settings)
@@ -167,9 +189,9 @@ class KafkaAppender:
             futures = [_send(producer, self._settings, record) for record in records]
             metadata = [future.get(timeout=self._watchdog_s) for future in futures]
             in_time(producer.commit_transaction, self._watchdog_s)
-        except _FENCED as error:
-            raise self._fence() from error
         except (kafka_errors.KafkaError, TimedOut) as error:
+            if _says_fenced(error):
+                raise self._fence() from error
             self._abort(producer, error)
             raise translated(error, f"transaction of {self._id}") from error
         self._metrics.count("headwater_transactions_total", result="committed")
@@ -182,9 +204,9 @@ class KafkaAppender:
                 raise cause
             in_time(producer.abort_transaction, self._watchdog_s)
             self._metrics.count("headwater_transactions_total", result="aborted")
-        except _FENCED as error:
-            raise self._fence() from error
         except (kafka_errors.KafkaError, TimedOut) as error:
+            if _says_fenced(error):
+                raise self._fence() from error
             log.warning("producer %s is replaced: %s", self._id, error)
             self._metrics.count("headwater_transactions_total", result="expired")
             self._producer = None

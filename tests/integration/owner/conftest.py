@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from consumers.owner import SourceOwner
-from consumers.owner_log import KafkaOwnerLog, RequestFeed
+from consumers.owner_log import KafkaOwnerLog, RequestFeed, cursor_offset
 from pipeline.bus.bodies import FsspecBodyStore
 from pipeline.bus.tail import KafkaTail
 from pipeline.bus.topics import delete_topics, ensure_topics
@@ -43,12 +43,12 @@ class Seen:
 
     def of(self, topic: Topic) -> list[object]:
         """Events of a topic."""
-        read: dict[Topic, Callable[[bytes], Any]] = {
+        readers: dict[Topic, Callable[[bytes], Any]] = {
             Topic.CONTENT: CONTENT_EVENT.validate_json,
             Topic.ACCESS: ACCESS_EVENT.validate_json,
             Topic.MEMBERSHIP: MembershipSet.model_validate_json,
-        }[topic]
-        return [read(r.value or b"") for _, r in list(self.records) if r.topic == topic]
+        }
+        return [readers[topic](r.value or b"") for _, r in list(self.records) if r.topic == topic]
 
     def await_(self, condition: Callable[[], bool], seconds: float = 20) -> float:
         """Wait for the condition; the seconds it took."""
@@ -89,6 +89,8 @@ class Tree:
             clock=SystemClock(),
             requests=self.feed.of("acme", "wiki") if self.feed is not None else None,
             observed=Metrics(),
+            moves=partial(cursor_offset, self.settings, "acme", "wiki"),
+            standby_s=1.0,
         )
         thread = threading.Thread(target=owner.run, daemon=True)
         thread.start()

@@ -19,12 +19,13 @@ from pipeline.clock import SystemClock
 from pipeline.errors import Crash
 from pipeline.ports import Outgoing
 from pipeline.sources.bodies import BodyPlacer
+from pipeline.sources.changes import cursor_record
 from pipeline.sources.ledger import Ledger
 from schemas.events import AccessTombstone, ContentDeleted, ContentUpserted, SourceCursor, SourceRequest
 from schemas.keys import DocumentRef, cursor_key
 from schemas.receipts import Receipt
 from schemas.topics import Topic
-from tests.integration.owner.conftest import Seen, Tree
+from tests.integration.owner.conftest import GROUPS, Seen, Tree
 
 
 def newest(seen: Seen) -> dict[str, Any]:
@@ -113,12 +114,25 @@ def test_a_second_owner_fences_the_first_before_it_reads(tree: Tree) -> None:
 
 
 @pytest.mark.requirement("I1")
-def test_an_owner_that_was_taken_over_stops(tree: Tree, seen: Seen) -> None:
+def test_an_owner_that_was_taken_over_stands_by_until_its_successor_is_gone(tree: Tree, seen: Seen) -> None:
     first = tree.own()
+    seen.await_(lambda: len(newest(seen)) == 2)
     second = KafkaOwnerLog(tree.settings, "acme", "wiki")
+    ledger = Ledger("acme", "wiki", SystemClock(), BodyPlacer(None))
+
+    def beat() -> None:
+        second.appender.append([cursor_record(ledger.cursor(polled_at=ledger.next_version(), pending=False))])
+
+    tree.put("groups.yaml", GROUPS.replace("[ann, bob]", "[cleo]"))  # several events in one transaction
     tree.put("index.md", "# Whose")
-    seen.await_(lambda: first.state == "ended")
-    assert "index.md" not in newest(seen) or newest(seen)["index.md"].title == "Home"
+    seen.await_(lambda: first.state == "standby")
+    for _ in range(12):  # alive: it writes more often than the standby looks
+        beat()
+        time.sleep(0.25)
+    assert first.state == "standby" and newest(seen)["index.md"].title == "Home"
+    seen.await_(lambda: newest(seen)["index.md"].title == "Whose", 30)  # no more heartbeats: taken back
+    with pytest.raises(Crash):
+        beat()
     second.close()
 
 

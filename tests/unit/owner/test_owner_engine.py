@@ -515,6 +515,22 @@ def test_an_idle_source_says_that_it_is_complete_up_to_now(wiki: Wiki) -> None:
     assert wiki.log.cursor().polled_at > wiki.clock.now() - 7_000_000 and wiki.log.events() == events
 
 
+@pytest.mark.requirement("I1", "A11")
+def test_a_cursor_shows_that_the_owner_lives_even_where_it_waits(wiki: Wiki) -> None:
+    for n in range(60):
+        wiki.put(f"many/p{n:02}.md", f"# Page {n}")
+    wiki.throttled, wiki.applied = True, {}
+    wiki.start()
+    for _ in range(8):
+        wiki.engine.step()
+    assert wiki.engine.busy
+    cursors = len(wiki.log.topic(Topic.CURSORS))
+    wiki.clock.advance(6)
+    wiki.engine.step()
+    assert len(wiki.log.topic(Topic.CURSORS)) == cursors + 1
+    assert wiki.log.cursor().pending and wiki.log.cursor().polled_at == 0
+
+
 @pytest.mark.requirement("A8")
 def test_the_body_of_a_deleted_document_goes_at_once(wiki: Wiki) -> None:
     wiki.inline_limit = 0
