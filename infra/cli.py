@@ -6,11 +6,11 @@ import sys
 
 import typer
 
-from infra.commands import config, doctor, lag, quality, run, search, services, size, tokens, topics
+from infra.commands import bench, config, doctor, lag, quality, run, search, services, size, tokens, topics
 from infra.commands.output import report_error
 from pipeline.errors import HeadwaterError
 
-GROUPS = (run, services, doctor, config, tokens, search, lag, topics, size, quality)
+GROUPS = (run, services, doctor, config, tokens, search, lag, topics, size, quality, bench)
 
 
 def build() -> typer.Typer:
@@ -34,3 +34,7 @@ def main() -> None:
     except HeadwaterError as error:
         report_error(error, as_json="--json" in sys.argv)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

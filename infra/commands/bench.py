@@ -1,0 +1,97 @@
+"""``bench``: benchmarks of the running product, one JSON line each."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from infra.commands.output import progress_console
+from infra.launcher import Services
+from infra.progress import Lines, Quiet, Reporter
+from pipeline import settings as config
+from pipeline.errors import HeadwaterError
+from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from infra.bench.registry import Bench
+    from infra.bench.report import Result
+    from infra.bench.session import Session
+    from infra.bench.sizes import Sizes
+
+FOLDER = "bench"
+
+
+def register(app: typer.Typer) -> None:
+    """Add this file's command."""
+    app.command()(bench)
+
+
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Which ones; all but the long ones by default.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Say which there are, and run none.")] = False,
+    json_only: Annotated[bool, typer.Option("--json-only", help="No progress on standard error.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works.")] = False,
+    long: Annotated[bool, typer.Option("--long", help="The long ones too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit status 1 also where a target is missed.")] = False,
+) -> None:
+    """Measure, each benchmark in a namespace of its own. Exit status 1 where one could not be measured."""
+    from infra.bench.registry import BENCHES, chosen
+    from infra.bench.sizes import FULL, QUICK
+
+    if listed:
+        for one in BENCHES:
+            mark = " (long)" if one.extra else ""
+            typer.echo(f"{one.name:<24} {one.requirement:<4} {one.summary}{mark}")
+        return
+    wanted = chosen(names or [], long=long)
+    report: Reporter = Quiet() if json_only else Lines(progress_console())
+    results = measure(config.load(), wanted, QUICK if quick else FULL, report)
+    broken = any("error" in result.extra for result in results)
+    missed = any(result.ok is False for result in results)
+    if broken or (strict and missed):
+        raise typer.Exit(1)
+
+
+def measure(settings: Settings, wanted: list[Bench], sizes: Sizes, report: Reporter) -> list[Result]:
+    """Run them on services of their own, which are left as they were found; each line is printed when it is there."""
+    from infra.bench.session import session
+
+    folder = settings.state_dir.absolute() / FOLDER
+    services = Services(folder, cache_dir=settings.cache_dir, settings=settings)
+    ran = all(line.state in ("up", "external") for line in services.status())
+    found: list[Result] = []
+    try:
+        with session(services.up(report), folder, sizes, report) as made:
+            for one in wanted:
+                found += _run(one, made)
+    finally:
+        if not ran:
+            services.down()
+    return found
+
+
+def _run(one: Bench, made: Session) -> list[Result]:
+    """One benchmark; an error is its result, and the next one starts in a fresh world."""
+    from infra.bench.report import failed
+
+    load1 = os.getloadavg()[0]
+    results: list[Result] = []
+    try:
+        for result in one.run(made):
+            results.append(result)
+            say(result, load1)
+    except HeadwaterError as error:
+        results.append(failed(one.name, str(error)))
+        say(results[-1], load1)
+        made.close_world()
+    return results
+
+
+def say(result: Result, load1: float) -> None:
+    """Print one line."""
+    sys.stdout.write(json.dumps(result.line(load1), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
