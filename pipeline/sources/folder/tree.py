@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pipeline.errors import ConfigError
@@ -209,8 +208,3 @@ def hidden(path: str) -> bool:
     """Whether a folder or the file itself is hidden (an access file is not, for this)."""
     *folders, name = path.split("/")
     return any(f.startswith(".") for f in folders) or (name.startswith(".") and name != ACCESS_FILE)
-
-
-def below(paths: Iterator[str], folder: str) -> list[str]:
-    """The paths that lie below a folder."""
-    return list(paths) if not folder else [p for p in paths if p.startswith(folder + "/")]
