@@ -8,6 +8,7 @@ document key even for records under a derived key (holds), so that all lanes of 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import Annotated
 
@@ -42,8 +43,11 @@ def _source(value: str) -> str:
     return value
 
 
+_TENANT = re.compile("[A-Za-z0-9_-]+")
+
+
 def _tenant(value: str) -> str:
-    if not all(c.isascii() and (c.isalnum() or c in "-_") for c in value):
+    if not _TENANT.fullmatch(value):
         raise ValueError("may hold ASCII letters, digits, '-' and '_' only")
     return value
 
