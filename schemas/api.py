@@ -28,9 +28,7 @@ class SearchFilters(ClosedModel):
     products: Names | None = Field(default=None, description="Products, any of, within those of the token.")
     updated_after: Micros | None = Field(default=None, description="Last update at the source, inclusive.")
     updated_before: Micros | None = Field(default=None, description="Last update at the source, exclusive.")
-    as_of: Micros | None = Field(
-        default=None, description="Only documents in effect at this moment; absent means any."
-    )
+    as_of: Micros | None = Field(default=None, description="Only documents in effect at this moment; absent means any.")
 
     @field_validator("sources", "kinds", "content_types", "languages", "products")
     @classmethod

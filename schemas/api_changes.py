@@ -21,7 +21,6 @@ MAX_CHANGES = 1000
 """Changes of one request."""
 
 
-
 def _grant(value: object) -> object:
     return {"principal": value} if isinstance(value, str) else value
 

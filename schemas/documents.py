@@ -21,9 +21,7 @@ class Block(ClosedModel):
     text: str
     level: int = 0
     language: str | None = Field(default=None, description="Programming language of a code block.")
-    header: str | None = Field(
-        default=None, description="Header rows of a table, repeated in each of its pieces."
-    )
+    header: str | None = Field(default=None, description="Header rows of a table, repeated in each of its pieces.")
     page: int | None = None
 
 
@@ -55,15 +53,11 @@ class Chunk(ClosedModel):
     ordinal: int = Field(ge=0)
     heading_path: tuple[str, ...]
     text: str
-    embed_text: str = Field(
-        description="What the encoder sees: heading path and text, never the document's title."
-    )
+    embed_text: str = Field(description="What the encoder sees: heading path and text, never the document's title.")
     embed_hash: str = Field(description="First 32 hex digits of the sha256 of embed_text.")
     lexical: str = Field(description="Space-joined analysed tokens of title, heading path and text.")
     identifiers: tuple[str, ...] = ()
-    tokens: int = Field(
-        ge=0, description="Tokens of embed_text in the encoder's own count, special tokens included."
-    )
+    tokens: int = Field(ge=0, description="Tokens of embed_text in the encoder's own count, special tokens included.")
 
 
 class ChunkedDocument(ClosedModel):
@@ -103,9 +97,7 @@ class Manifest(ClosedModel):
     content_version: Version = 0
     access_version: Version = Field(default=0, description="Access version that the content demands.")
     rule: AccessRule = Field(description="The rule paired with the committed content.")
-    seen_rule: AccessRule = Field(
-        description="The newest rule that the index consumer read from the access topic."
-    )
+    seen_rule: AccessRule = Field(description="The newest rule that the index consumer read from the access topic.")
     seen_access_version: Version = 0
     seen_content_version: Version = Field(default=0, description="Content that seen_rule was read with.")
     digest: str = Field(default="", description="Hash of everything that chunks and sections are made from.")
