@@ -284,7 +284,7 @@ def test_copy_carries_vector_and_fields_to_the_other_tier_and_back(index: Index,
     assert dense(index, tenant, where) == [uid]
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5", "F18")
 def test_vector_that_does_not_fit_is_refused_before_the_write(index: Index, tenant: str) -> None:
     owner = document(tenant)
     good = chunk(owner, "good")
