@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 from consumers.access_records import AccessStore, DocumentSide, Event, PrincipalSide, Scan, Side, Wanted
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters, coordinates_of
+from consumers.lanes import LaneSpec, LaneTopic
 from consumers.lease import ACCESS_ONLY, PRINCIPALS, Rechecks
-from consumers.runtime import Hooks, LaneSpec, LaneTopic
+from consumers.runtime import Hooks
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_membership, encode
 from pipeline.clock import Clock
 from pipeline.errors import Reject

@@ -13,7 +13,7 @@ from typing import Literal
 
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters, coordinates_of
-from consumers.runtime import LaneSpec, LaneTopic
+from consumers.lanes import LaneSpec, LaneTopic
 from pipeline.bus.codec import decode, encode
 from pipeline.clock import Clock
 from pipeline.errors import ConfigError, Reject

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters
 from consumers.index_worker import IndexWorkers
+from consumers.lanes import LaneSpec, LaneTopic
 from consumers.lease import NotSent, Rechecks
 from consumers.parking import Parking, ParkingPolicy
-from consumers.runtime import Hooks, LaneSpec, LaneTopic
+from consumers.runtime import Hooks
 from consumers.scheduler import DocumentScheduler, Priority, Work
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_content
 from pipeline.clock import Clock

@@ -22,7 +22,7 @@ from consumers.encoder_lane import EmbedTask, EncoderLane
 from consumers.lease import EndedLate
 from consumers.scheduler import DocumentScheduler, Job, Priority, Work
 from pipeline.clock import Clock
-from pipeline.errors import BodyGone, Crash, DocumentError, Hold, Reject, Retry
+from pipeline.errors import BodyGone, Crash, DocumentError, Hold, Reject, Retry, StoreUnavailable
 from pipeline.flow import Change, Committed, DocumentFlow, Prepared
 from pipeline.observe import Metrics
 from pipeline.ports import Deadline, Embedder, Record
@@ -331,7 +331,10 @@ class IndexWorkers:
             self._reject(job, DocumentError(f"{type(error).__name__}: {error}"[:300], stage="flow", kind="unexpected"))
 
     def _retry(self, job: Job, error: Retry) -> None:
-        self.flow.manifests.forget_document(job.document)
+        if isinstance(error, StoreUnavailable):
+            self.flow.manifests.forget()  # what comes back may be an older copy
+        else:
+            self.flow.manifests.forget_document(job.document)
         for work in job.works:
             work.ambiguous = True
         self.metrics.count("headwater_retries_total", lane="index", kind=type(error).__name__)

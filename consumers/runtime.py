@@ -22,97 +22,25 @@ import socket
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
 
 from consumers.assignment import Assignment
 from consumers.backoff import Backoff
-from consumers.lease import EndedLate, JointLease, Lease, Rechecks
+from consumers.lanes import Lane, ProgressStore
+from consumers.lease import EndedLate, Lease, Rechecks
 from consumers.positions import Start, must_wait, start_of
+from consumers.progress import PROGRESS_S, ProgressKeeper
 from pipeline.bus.interface import Reader, ReaderFactory, Slot
 from pipeline.clock import Clock, SystemClock
 from pipeline.errors import HeadwaterError, Hold, Retry
 from pipeline.observe import Metrics, metrics
-from pipeline.ports import Deadline, Record
-from schemas.receipts import Lane as LaneName
+from pipeline.ports import Record
 from schemas.receipts import Progress
-from schemas.topics import Topic
 
 log = logging.getLogger("headwater.consumer")
 
-PROGRESS_S = 0.2
 COMMIT_S = 1.0
-REFRESH_S = 5.0
-
-
-@dataclass(frozen=True)
-class LaneTopic:
-    """A topic of a lane. ``progress`` names the lane of its progress records; None keeps Kafka's offset only."""
-
-    topic: Topic
-    progress: LaneName | None = None
-    first: Literal["beginning", "end"] = "beginning"
-
-
-@dataclass(frozen=True)
-class LaneSpec:
-    """How a lane consumes."""
-
-    name: LaneName
-    topics: tuple[LaneTopic, ...]
-    session_s: float
-    generation: str = ""
-    timeout_s: float = 5.0  # longest single store call
-    safety_window: int = 1000
-    window_records: int = 400  # read ahead per slot
-    window_bytes: int = 16_000_000
-    drain_s: float = 5.0  # longest wait for the piece of work at hand when partitions are given up
-    backoff_max_s: float = 5.0
-
-
-class Lane(Protocol):
-    """What is done with the records. No two methods run at once: each is called under the runtime's work lock.
-
-    A lane with threads of its own calls ``Assignment.done`` from any of them, and stops the process with
-    ``Runtime.fail``; ``drain`` is where the runtime waits for what they hold.
-    """
-
-    spec: LaneSpec
-
-    def opened(self, assignment: Assignment) -> None:
-        """A partition begins; its records follow."""
-        ...
-
-    def accept(self, assignment: Assignment, record: Record) -> None:
-        """Take a record into the lane's queues; no input or output here."""
-        ...
-
-    def work(self) -> float | None:
-        """Do one bounded piece of work (≤ 100 ms where there is a choice).
-
-        Returns the seconds after which to be called again (0: at once), or None to wait for records. May raise
-        Retry or Hold, having kept everything that is to be done again; EndedLate only after ``Rechecks.owe``.
-        """
-        ...
-
-    def drain(self, assignments: Sequence[Assignment], seconds: float) -> bool:
-        """Start nothing more for these partitions and wait until nothing of them is in flight.
-
-        False when that takes longer than ``seconds``: the next owner then waits one lease and rewinds.
-        """
-        ...
-
-    def closed(self, assignment: Assignment) -> None:
-        """A partition is given up: forget everything queued of it, send nothing more for it."""
-        ...
-
-
-class ProgressStore(Protocol):
-    """The part of ``pipeline.ports.IndexStore`` that the runtime needs."""
-
-    def read_progress(self, lane: str, generation: str, topic: str) -> dict[int, Progress]: ...
-    def write_progress(self, records: Sequence[Progress], deadline: Deadline | None = None) -> None: ...
 
 
 @dataclass
@@ -121,16 +49,6 @@ class Hooks:
 
     before_write: Callable[[], None] | None = None  # between a lease's check and the sending of the write
     before_work: Callable[[], None] | None = None
-
-
-@dataclass
-class _Written:
-    """What was last written of a slot."""
-
-    offset: int = -1
-    end: int = -1
-    at: float = -1e9
-    committed: int = -1
 
 
 @dataclass
@@ -163,7 +81,6 @@ class Runtime:
         self.spec = lane.spec
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._clock = clock if clock is not None else SystemClock()
-        self._store = store
         self._rechecks = rechecks
         self._hooks = hooks if hooks is not None else Hooks()
         self._metrics = observed if observed is not None else metrics()
@@ -171,7 +88,10 @@ class Runtime:
         self._make_reader = reader
         self._reader: Reader | None = None
         self._assignments: dict[int, Assignment] = {}
-        self._written: dict[Slot, _Written] = {}
+        self._progress = ProgressKeeper(
+            self.spec, store, self.owner, self._clock, self._metrics, lambda slot: self._highwater(slot)
+        )
+        self._forgotten: list[Assignment] = []  # the store was restored below them
         self._paused: set[Slot] = set()
         self._state = _State()
         self._inbox_changed = threading.Condition()
@@ -180,7 +100,6 @@ class Runtime:
         self._takeover = Backoff(first=0.05, most=1.0)
         self._takeover_due = 0.0
         self._commit_due = 0.0
-        self._progress_of = {str(t.topic): t.progress for t in self.spec.topics}
         self._first_of = {str(t.topic): t.first for t in self.spec.topics}
 
     # ------------------------------------------------------------ life
@@ -249,6 +168,7 @@ class Runtime:
         if records:
             self._hand_over(records)
         self._note_positions(reader)
+        self._reopen_forgotten(reader)
         self._open_pending(reader)
         self._apply_window(reader)
         self._commit(reader)
@@ -301,7 +221,7 @@ class Runtime:
         try:
             if reader.commit(offsets):
                 for slot, offset in offsets.items():
-                    self._written_of(slot).committed = offset
+                    self._progress.of(slot).committed = offset
         except Retry as error:
             self._count_retry(error)
 
@@ -312,15 +232,12 @@ class Runtime:
             if not assignment.active:
                 continue
             for slot in assignment.slots():
-                written = self._written_of(slot)
-                tracked = self._progress_of[slot.topic] is not None
+                written = self._progress.of(slot)
+                tracked = self._progress.tracked(slot.topic)
                 offset = written.offset if tracked else assignment.watermark(slot.topic)
                 if offset > written.committed:
                     offsets[slot] = offset
         return offsets
-
-    def _written_of(self, slot: Slot) -> _Written:
-        return self._written.setdefault(slot, _Written())
 
     # ------------------------------------------------------------ taking over
 
@@ -329,18 +246,20 @@ class Runtime:
         reader = self._reader
         assert reader is not None or not slots
         for partition in sorted({slot.partition for slot in slots}):
-            lease = Lease(
-                self._confirmed,
-                clock=self._clock,
-                session_s=self.spec.session_s,
-                timeout_s=self.spec.timeout_s,
-                partition=partition,
-                before_write=self._hooks.before_write,
-            )
-            topics = [str(t.topic) for t in self.spec.topics]
-            self._assignments[partition] = Assignment(partition, topics, lease, self._clock.elapsed())
+            self._assignments[partition] = self._assignment(partition, self._clock.elapsed())
         self._takeover_due = 0.0
         self._metrics.set("headwater_partitions_owned", len(self._assignments), lane=self.spec.name)
+
+    def _assignment(self, partition: int, since: float) -> Assignment:
+        lease = Lease(
+            self._confirmed,
+            clock=self._clock,
+            session_s=self.spec.session_s,
+            timeout_s=self.spec.timeout_s,
+            partition=partition,
+            before_write=self._hooks.before_write,
+        )
+        return Assignment(partition, [str(t.topic) for t in self.spec.topics], lease, since)
 
     def _confirmed(self) -> float | None:
         return self._reader.confirmed() if self._reader is not None else None
@@ -350,21 +269,13 @@ class Runtime:
         if not pending or self._clock.elapsed() < self._takeover_due:
             return
         try:
-            progress = self._read_progress()
+            progress = self._progress.read()
             for assignment in pending:
                 self._open(reader, assignment, progress)
             self._takeover.reset()
         except Retry as error:
             self._count_retry(error)
             self._takeover_due = self._clock.elapsed() + self._takeover.next()
-
-    def _read_progress(self) -> dict[Slot, Progress]:
-        found = {}
-        for topic, lane in self._progress_of.items():
-            if lane is not None:
-                for partition, record in self._store.read_progress(lane, self.spec.generation, topic).items():
-                    found[Slot(topic, partition)] = record
-        return found
 
     def _open(self, reader: Reader, assignment: Assignment, progress: dict[Slot, Progress]) -> None:
         slots = assignment.slots()
@@ -376,10 +287,9 @@ class Runtime:
         offsets = {slot: starts[slot.topic].offset for slot in slots}
         if not reader.commit(offsets):
             return  # rebalancing: there will be another assignment
-        self._write_progress_of(assignment, offsets, reader, clean=False)
+        self._progress.begin(assignment, offsets)
         assignment.begin(starts)
         for slot in slots:
-            self._written[slot] = _Written(offset=offsets[slot], at=self._clock.elapsed(), committed=offsets[slot])
             reader.seek(slot, offsets[slot])
         with self._inbox_changed:
             self._state.inbox.append((assignment, None))
@@ -400,7 +310,7 @@ class Runtime:
             slot.topic: start_of(
                 committed=committed.get(slot),
                 progress=progress.get(slot),
-                tracked=self._progress_of[slot.topic] is not None,
+                tracked=self._progress.tracked(slot.topic),
                 beginning=beginning[slot],
                 end=end[slot],
                 safety_window=self.spec.safety_window,
@@ -432,7 +342,7 @@ class Runtime:
                 self._assignments.pop(assignment.partition, None)
                 for slot in assignment.slots():
                     self._paused.discard(slot)
-                    self._written.pop(slot, None)
+                self._progress.forget(assignment.slots())
                 if locked:
                     self.lane.closed(assignment)
         finally:
@@ -451,7 +361,7 @@ class Runtime:
         try:
             for assignment in given:
                 own = {slot: assignment.watermark(slot.topic) for slot in assignment.slots()}
-                self._write_progress_of(assignment, own, reader, clean=True)
+                self._progress.write(assignment, own, clean=True)
                 offsets |= own
             if offsets:
                 reader.commit(offsets)
@@ -521,6 +431,7 @@ class Runtime:
         except Hold as hold:
             return hold.seconds
         except Retry as error:
+            self._progress.distrust()
             self._count_retry(error)
             if isinstance(error, EndedLate):
                 self._metrics.count("headwater_late_writes_total", lane=self.spec.name)
@@ -546,73 +457,40 @@ class Runtime:
     # ------------------------------------------------------------ progress
 
     def _checkpoint(self) -> None:
-        """Write the progress that is due: moved and 200 ms old, or unmoved and 5 s old (a sign of life)."""
-        now = self._clock.elapsed()
-        due: list[tuple[Assignment, Slot, int]] = []
-        for assignment in list(self._assignments.values()):
-            if not assignment.active or assignment.lease.left() <= 0:
-                continue
-            for slot in assignment.slots():
-                if self._progress_of[slot.topic] is None:
-                    continue
-                written = self._written_of(slot)
-                offset = assignment.watermark(slot.topic)
-                age = now - written.at
-                moved = offset != written.offset or self._end_of(slot) != written.end
-                if age >= REFRESH_S or (moved and age >= PROGRESS_S):
-                    due.append((assignment, slot, offset))
-        if not due:
-            return
         try:
-            self._write_due(due, now)
+            forgotten = self._progress.checkpoint(list(self._assignments.values()))
         except Retry as error:
+            self._progress.distrust()
             self._count_retry(error)
+            return
+        if forgotten:
+            with self._inbox_changed:
+                self._forgotten = forgotten
 
-    def _write_due(self, due: list[tuple[Assignment, Slot, int]], now: float) -> None:
-        records = [self._progress_record(slot, offset, clean=False) for _, slot, offset in due]
-        leases = JointLease([assignment.lease for assignment, _, _ in due])
-        self._store.write_progress(records, leases)
-        for (_, slot, offset), record in zip(due, records, strict=True):
-            written = self._written_of(slot)
-            written.offset, written.end, written.at = offset, record.end_offset, now
-            labels = {"lane": self.spec.name, "topic": slot.topic, "partition": str(slot.partition)}
-            self._metrics.set("headwater_applied_offset", offset, **labels)
-            self._metrics.set("headwater_backlog_records", max(0, record.end_offset - offset), **labels)
-        self._metrics.set(
-            "headwater_lease_seconds", min(a.lease.left() for a, _, _ in due), lane=self.spec.name
-        )
+    def _reopen_forgotten(self, reader: Reader) -> None:
+        """Read partitions again that a restored store has forgotten: as after an unclean stop, but still ours."""
+        with self._inbox_changed:
+            forgotten, self._forgotten = self._forgotten, []
+        for old in forgotten:
+            if self._assignments.get(old.partition) is not old:
+                continue
+            reader.pause(old.slots())
+            with self._work_lock:
+                self.lane.drain([old], self.spec.drain_s)
+                old.lease.give_up()
+                old.closed = True
+                self.lane.closed(old)
+                self._progress.forget(old.slots())
+            self._purge([old], closed=True)
+            # nobody else owned it meanwhile: there is no lease to wait for
+            since = self._clock.elapsed() - self.spec.session_s
+            self._assignments[old.partition] = self._assignment(old.partition, since)
+            self._paused.difference_update(old.slots())
+        if forgotten:
+            self._takeover_due = 0.0
 
-    def _write_progress_of(
-        self, assignment: Assignment, offsets: dict[Slot, int], reader: Reader, *, clean: bool
-    ) -> None:
-        records = [
-            self._progress_record(slot, offset, clean=clean)
-            for slot, offset in offsets.items()
-            if self._progress_of[slot.topic] is not None
-        ]
-        if records:
-            self._store.write_progress(records, assignment.lease)
-
-    def _progress_record(self, slot: Slot, offset: int, *, clean: bool) -> Progress:
-        lane = self._progress_of[slot.topic]
-        assert lane is not None
-        now = self._clock.now()
-        return Progress(
-            lane=lane,
-            generation=self.spec.generation,
-            topic=slot.topic,
-            partition=slot.partition,
-            offset=offset,
-            owner=self.owner,
-            clean=clean,
-            lease_until=now if clean else now + int(self.spec.session_s * 1_000_000),
-            written_at=now,
-            end_offset=max(offset, self._end_of(slot)),
-        )
-
-    def _end_of(self, slot: Slot) -> int:
-        seen = self._reader.highwater(slot) if self._reader is not None else None
-        return seen if seen is not None else max(0, self._written_of(slot).end)
+    def _highwater(self, slot: Slot) -> int | None:
+        return self._reader.highwater(slot) if self._reader is not None else None
 
     # ------------------------------------------------------------ health
 
@@ -633,9 +511,7 @@ class Runtime:
             "state": state,
             "holding": self._state.holding,
             "lease_s": round(min((a.lease.left() for a in active), default=0.0), 3),
-            "partitions": {
-                str(number): self._partition_health(assignment) for number, assignment in assignments
-            },
+            "partitions": {str(number): self._partition_health(assignment) for number, assignment in assignments},
         }
 
     def _partition_health(self, assignment: Assignment) -> dict[str, object]:
@@ -646,7 +522,7 @@ class Runtime:
             offset = assignment.watermark(slot.topic)
             topics[slot.topic] = {
                 "offset": offset,
-                "end": max(offset, self._end_of(slot)),
+                "end": max(offset, self._progress.end_of(slot)),
                 "open": assignment.open(slot.topic)[0],
                 "start": assignment.starts[slot.topic].why,
             }

@@ -116,7 +116,7 @@ class DocumentFlow:
         clock: Clock,
         query_deadline_s: float = 5.0,
         staged_above: int = 500,
-        cache_documents: int = 20_000,
+        cache_documents: int = 10_000,
         crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.store = store
@@ -127,7 +127,7 @@ class DocumentFlow:
         self.clock = clock
         self.removal_wait = int(query_deadline_s * 1_000_000)
         self.staged_above = staged_above
-        self.manifests = ManifestCache(store, generation.name, cache_documents)
+        self.manifests = ManifestCache(store, generation.name, cache_documents, clock)
         self.crash_point = crash_point
         self._chunking = hashlib.sha256(generation.chunking.model_dump_json().encode()).hexdigest()[:16]
 

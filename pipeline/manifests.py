@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
+from pipeline.clock import Clock
 from pipeline.ports import Deadline, IndexStore
 from schemas.documents import ChunkEntry, Manifest, PageEntry
 from schemas.keys import DocumentRef
@@ -20,10 +21,16 @@ def page_of(chunk_id: str, pages: int) -> int:
     return int(chunk_id[:4], 16) % pages
 
 
+# Without a word from the store for longer it may have been restarted, and restored from an older copy meanwhile.
+TRUST_S = 2.0
+
+
 class ManifestCache:
     """Reads through to the store; at most ``limit`` documents are remembered, absent ones included."""
 
-    def __init__(self, store: IndexStore, generation: str, limit: int) -> None:
+    def __init__(self, store: IndexStore, generation: str, limit: int, clock: Clock) -> None:
+        self._clock = clock
+        self._contact = clock.elapsed()
         self._store = store
         self._generation = generation
         self._limit = limit
@@ -33,6 +40,7 @@ class ManifestCache:
     def get(self, document: DocumentRef, *, fresh: bool = False) -> Manifest | None:
         """The document's manifest, or None."""
         uid = document.uid
+        self._forget_after_silence()
         with self._lock:
             if not fresh and uid in self._known:
                 self._known.move_to_end(uid)
@@ -99,8 +107,15 @@ class ManifestCache:
         with self._lock:
             self._known.pop(document.uid, None)
 
+    def _forget_after_silence(self) -> None:
+        with self._lock:
+            silent = self._clock.elapsed() - self._contact > TRUST_S
+        if silent:
+            self.forget()
+
     def _remember(self, uid: str, manifest: Manifest | None) -> None:
         with self._lock:
+            self._contact = self._clock.elapsed()
             self._known[uid] = manifest
             self._known.move_to_end(uid)
             while len(self._known) > self._limit:

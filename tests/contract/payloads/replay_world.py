@@ -18,9 +18,9 @@ from consumers.control import ControlLane
 from consumers.control import lane_spec as control_spec
 from consumers.dead_letter import DeadLetters
 from consumers.index import IndexLane
+from consumers.lanes import Lane
 from consumers.lease import Lease, Rechecks
 from consumers.positions import Start
-from consumers.runtime import Lane
 from pipeline.bus.codec import access_record, content_record, membership_record
 from pipeline.clock import SystemClock
 from pipeline.errors import BodyGone

@@ -339,3 +339,39 @@ def test_run_ends_on_stop_and_raises_what_stopped_the_lane() -> None:
     lane.on_work = broken
     with pytest.raises(ZeroDivisionError):
         runtime().run()
+
+
+@pytest.mark.requirement("I11", "F19")
+def test_a_store_restored_under_a_running_lane_is_noticed_and_read_into_again() -> None:
+    world = World()
+    publish(world, 30)
+    lane, process = world.recorder()
+    process.settle()
+    copy = {place: dict(records) for place, records in world.store._records.items()}
+    publish(world, 30, "later")
+    process.settle()
+    assert len(lane.seen) == 60
+    lane.seen.clear()
+    world.store._records = copy  # restored while nothing was asked of it
+    world.clock.advance(2)
+    process.step(8, 0.5)
+    read = {(r.partition, r.offset) for r in lane.seen}
+    ends = {p.partition: p.offset for p in world.progress("content").values()}
+    assert sum(ends.values()) == 60, "the store is told so again"
+    assert all((n, o) in read for n, end in ends.items() for o in range(10, end)), "what came after the copy"
+    assert sorted(lane.closed_partitions) == [0, 1, 2], "caches of before are dropped"
+
+
+@pytest.mark.requirement("I11")
+def test_progress_never_hides_that_the_store_was_emptied() -> None:
+    world = World()
+    publish(world, 30)
+    lane, process = world.recorder()
+    process.settle()
+    lane.seen.clear()
+    world.store._records.clear()
+    world.clock.advance(6)  # the sign of life is due
+    process.step(1, 0.0)
+    assert not any(p.offset for p in world.progress("content").values())
+    process.step(8, 0.5)
+    assert len(lane.seen) == 30

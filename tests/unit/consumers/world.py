@@ -9,8 +9,9 @@ from typing import Any
 from consumers.access import AccessLane, spec_of_access
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters
+from consumers.lanes import Lane, LaneSpec, LaneTopic
 from consumers.lease import ACCESS_ONLY, Rechecks
-from consumers.runtime import Hooks, Lane, LaneSpec, LaneTopic, Runtime
+from consumers.runtime import Hooks, Runtime
 from pipeline.bus.interface import Listener, Reader
 from pipeline.clock import ManualClock
 from pipeline.observe import Metrics

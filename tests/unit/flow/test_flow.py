@@ -314,6 +314,21 @@ def test_a_recheck_removes_what_a_late_writer_left_and_finds_what_it_removed() -
     assert_settled(other, ["a", "c"])
 
 
+@pytest.mark.requirement("I11")
+def test_after_a_silence_of_the_store_its_manifests_are_read_again() -> None:
+    world = World()
+    world.apply(world.content(10, texts("a", "b")))
+    copy = world.manifest()
+    world.apply(world.content(20, texts("a", "c")))
+    world.settle()
+    assert copy is not None
+    world.store.write_manifest("g1", copy)  # restored from a copy that still held "b"
+    world.store.delete_chunks("g1", "acme", [i for i in world.standing() if i not in {c.chunk_id for c in copy.chunks}])
+    world.clock.advance(3)
+    world.apply(world.content(30, texts("a", "c", "d")))
+    assert world.visible() == ("a", "c", "d"), "a chunk is not listed on the strength of a memory"
+
+
 def _change(world: World, version: int, text: str):  # type: ignore[no-untyped-def]
     from pipeline.flow import Change
 
