@@ -78,7 +78,7 @@ check: $(STAMP) ## Style, types, import arrows, dead code, dependencies
 
 .PHONY: requirements
 requirements: $(STAMP) ## Each requirement with its tests; fails on a bare one
-	@$(BIN)/headwater requirements
+	@$(BIN)/python -m infra.requirements_table
 
 .PHONY: quality
 quality: $(STAMP) fetch ## Retrieval quality on the golden set

@@ -112,7 +112,7 @@ def _supervisor(settings: Settings) -> Supervisor:
 
 def _ingest(settings: Settings, wiki: Path, tenant: str, report: Reporter) -> None:
     wanted = sum(1 for _ in pages(wiki))
-    tail = ReceiptsTail(settings, tenant)
+    tail = ReceiptsTail(settings, tenant, settings.sources[0].name)
     try:
         end = time.monotonic() + INGEST_S
         while (done := sum(outcome in SETTLED for outcome in dict(tail.documents).values())) < wanted:

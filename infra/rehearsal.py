@@ -45,11 +45,12 @@ class Percentiles:
 
 
 class ReceiptsTail:
-    """Follows the receipts topic in a thread and keeps what concerns one tenant."""
+    """Follows the receipts topic in a thread and keeps what concerns one source of one tenant."""
 
-    def __init__(self, settings: Settings, tenant: str) -> None:
+    def __init__(self, settings: Settings, tenant: str, source: str) -> None:
         self._tail = KafkaTail(settings, [Topic.RECEIPTS], since="beginning")
         self._tenant = tenant
+        self._source = source
         self._lock = threading.Condition()
         self._stopping = False
         self.receipts: list[Receipt] = []
@@ -72,7 +73,7 @@ class ReceiptsTail:
                 continue
             for record in records:
                 receipt = Receipt.model_validate_json(record.value or b"{}")
-                if receipt.tenant == self._tenant:
+                if receipt.tenant == self._tenant and receipt.source in (self._source, None):
                     self._note(receipt)
 
     def _note(self, receipt: Receipt) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import hypothesis
 import pytest
 
 from infra.endpoints import Endpoints
@@ -16,6 +17,11 @@ from infra.launcher import Services
 from pipeline.settings import Settings
 
 TESTS = Path(__file__).parent
+# As many examples as always, but no clock of their own on a busy machine.
+hypothesis.settings.register_profile(
+    "headwater", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("headwater")
 KINDS = ("unit", "contract", "integration", "e2e", "faults", "browser")
 SHARED_DATA = TESTS.parent.parent / "shared" / "data"
 

@@ -70,7 +70,7 @@ def _with_source(corpus: Corpus) -> Settings:
 
 
 def _check(settings: Settings, corpus: Corpus, once: bool) -> Outcome:
-    tail = ReceiptsTail(settings, corpus.tenant)
+    tail = ReceiptsTail(settings, corpus.tenant, corpus.name)
     base = f"http://{settings.query.host}:{settings.query.port}"
     people = [Asker(base, issue(settings, user, corpus.tenant, 3600)[0]) for user in (corpus.wide, corpus.narrow)]
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -117,7 +117,7 @@ def _tell(outcome: Outcome, once: bool) -> None:
 def _follow(settings: Settings, corpus: Corpus) -> None:
     out = console()
     _addresses(out, settings, corpus)
-    tail = ReceiptsTail(settings, corpus.tenant)
+    tail = ReceiptsTail(settings, corpus.tenant, corpus.name)
     start = time.time_ns() // 1000
     tail.listen(lambda receipt: _show(out, receipt, start))
     try:
@@ -158,7 +158,9 @@ def _addresses(out: Console, settings: Settings, corpus: Corpus) -> None:
 
 def _show(out: Console, receipt: Receipt, since: int) -> None:
     visible = receipt.times.visible_at
-    if visible is None or visible < since or receipt.lane == "control":
+    # of a document's access and content events that were worked off together, one line is enough
+    doubled = receipt.lane == "index" and not receipt.event_type.startswith("content")
+    if visible is None or visible < since or receipt.lane == "control" or doubled:
         return
     what = receipt.document.id if receipt.document is not None else receipt.principal or ""
     begun = receipt.times.source_updated_at or receipt.times.observed_at or visible

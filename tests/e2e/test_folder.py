@@ -77,16 +77,16 @@ def test_taking_a_reader_from_a_folder_hides_its_pages_at_once_and_giving_brings
     secret = word()
     product.access("closed", "group:ops")
     product.write("closed/page.md", f"# Closed\n\nThe secret is {secret}.\n")
-    until(lambda: product.found("bob", secret))
-    uid = product.hits("bob", secret)[0]["document_uid"]
+    until(lambda: product.found("bob", secret, mode="sparse"))
+    uid = product.hits("bob", secret, mode="sparse")[0]["document_uid"]
     product.access("closed", "group:eng")
     started = time.monotonic()
-    until(lambda: not product.found("bob", secret), 5, "hidden")
+    until(lambda: not product.found("bob", secret, mode="sparse"), 5, "hidden")
     assert time.monotonic() - started < 2
     assert product.get(f"/v1/documents/{uid}", "bob").status_code == 404
-    assert product.found("ann", secret)
+    assert product.found("ann", secret, mode="sparse")
     product.access("closed", "group:ops")
-    until(lambda: product.found("bob", secret), 10, "back")
+    until(lambda: product.found("bob", secret, mode="sparse"), 10, "back")
 
 
 @pytest.mark.requirement("A8", "F25", "I4")
@@ -94,11 +94,11 @@ def test_leaving_a_group_hides_what_the_group_reads_on_every_path(product: Produ
     secret = word()
     product.access("ops", "group:ops")
     product.write("ops/runbook.md", f"# Runbook\n\nThe code is {secret}.\n")
-    until(lambda: product.found("bob", secret))
-    uid = product.hits("bob", secret)[0]["document_uid"]
+    until(lambda: product.found("bob", secret, mode="sparse"))
+    uid = product.hits("bob", secret, mode="sparse")[0]["document_uid"]
     assert product.get(f"/v1/documents/{uid}", "bob").status_code == 200
     product.groups(["ann", "bob", "cleo"], eng=["ann"], ops=["group:eng"])
-    until(lambda: not product.found("bob", secret), 5, "bob left the group")
+    until(lambda: not product.found("bob", secret, mode="sparse"), 5, "bob left the group")
     gone = product.get(f"/v1/documents/{uid}", "bob")
     absent = product.get("/v1/documents/00000000-0000-5000-8000-000000000000", "bob")
     assert (gone.status_code, absent.status_code) == (404, 404)
@@ -106,9 +106,9 @@ def test_leaving_a_group_hides_what_the_group_reads_on_every_path(product: Produ
         k: v for k, v in absent.json().items() if k != "query_id"
     }
     assert product.get(f"/v1/trace/{uid}", "bob").status_code == 404
-    assert product.found("ann", secret), "ann is in it by way of eng"
+    assert product.found("ann", secret, mode="sparse"), "ann is in it by way of eng"
     product.groups(["ann", "bob", "cleo"], eng=["ann"], ops=["group:eng", "bob"])
-    until(lambda: product.found("bob", secret), 10)
+    until(lambda: product.found("bob", secret, mode="sparse"), 10)
 
 
 @pytest.mark.requirement("I12")
@@ -116,12 +116,12 @@ def test_a_deny_overrides_and_a_broken_access_file_closes_the_folder(product: Pr
     secret = word()
     product.access("mixed", "everyone", deny=("user:bob",))
     product.write("mixed/page.md", f"# Mixed\n\nThe word is {secret}.\n")
-    until(lambda: product.found("ann", secret))
-    assert not product.found("bob", secret)
+    until(lambda: product.found("ann", secret, mode="sparse"))
+    assert not product.found("bob", secret, mode="sparse")
     product.write("mixed/.access.yaml", "allow: [everyone\n")
-    until(lambda: not product.found("ann", secret), 5, "a file that cannot be read lets nobody in")
+    until(lambda: not product.found("ann", secret, mode="sparse"), 5, "a file that cannot be read lets nobody in")
     product.access("mixed", "everyone")
-    until(lambda: product.found("bob", secret), 10)
+    until(lambda: product.found("bob", secret, mode="sparse"), 10)
 
 
 @pytest.mark.requirement("A8", "I3")
@@ -130,8 +130,8 @@ def test_rights_are_intersected_downwards(product: Product) -> None:
     product.access("outer", "group:eng")
     product.access("outer/inner", "everyone")
     product.write("outer/inner/page.md", f"# Inner\n\nThe word is {secret}.\n")
-    until(lambda: product.found("ann", secret))
-    assert not product.found("bob", secret)
+    until(lambda: product.found("ann", secret, mode="sparse"))
+    assert not product.found("bob", secret, mode="sparse")
 
 
 @pytest.mark.requirement("F09")
@@ -182,7 +182,7 @@ def test_odd_bodies_among_good_ones_harm_nobody(product: Product, make: Callable
 @pytest.mark.requirement("B1")
 @pytest.mark.parametrize(
     ("header", "status"),
-    [(None, 401), ("Bearer nonsense", 401), ("Basic YTpi", 401), ("Bearer ", 401)],
+    [(None, 401), ("Bearer nonsense", 401), ("Basic YTpi", 401), ("Bearer", 401)],
 )
 def test_without_a_valid_token_nothing_is_answered(product: Product, header: str | None, status: int) -> None:
     import httpx

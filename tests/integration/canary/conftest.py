@@ -19,6 +19,10 @@ def watched(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempP
     before = dict(os.environ)
     canary = {"enabled": True, "every_s": 1.0, "tenant": "birds"}
     made = Product(services, f"c{uuid4().hex[:10]}", tmp_path_factory.mktemp("canary"), cache_dir, {"canary": canary})
+    made.groups(["ann", "bob"], eng=["ann"])
+    made.access("", "everyone")
+    made.access("eng", "group:eng")
+    made.write("eng/deploy.md", "# Deploying\n\n## Rollback\n\nUse the pelican script to roll back.\n")
     try:
         made.up()
         yield made

@@ -7,7 +7,7 @@ import io
 import zipfile
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import DocumentError
@@ -162,6 +162,7 @@ def test_source_text_is_one_code_block() -> None:
 
 
 @pytest.mark.requirement("A2", "I8")
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["text/html", "text/markdown", "text/plain", "", "x", "a/b\n/c;="]))
 def test_any_bytes_are_read_or_refused(body: bytes, content_type: str) -> None:
     try:

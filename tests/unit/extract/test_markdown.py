@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.extract import BlockExtractor
@@ -148,6 +148,7 @@ def test_time_grows_with_length_alone(unit: str) -> None:
 
 
 @pytest.mark.requirement("A2", "F11")
+@settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc"), whitelist_characters="\n\t"), max_size=200))
 def test_any_code_survives_a_fence(code: str) -> None:
     if "\x85" in code or "`````" in code or not code.strip():
@@ -158,6 +159,7 @@ def test_any_code_survives_a_fence(code: str) -> None:
 
 
 @pytest.mark.requirement("A2")
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.from_regex(r"[a-z]{1,8}( [a-z]{1,8}){0,5}", fullmatch=True), min_size=1, max_size=12))
 def test_no_paragraph_is_lost(paragraphs: list[str]) -> None:
     assert shape("\n\n".join(paragraphs)) == [("paragraph", text) for text in paragraphs]

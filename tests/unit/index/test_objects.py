@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import StoreUnavailable
-from pipeline.index import objects
+from pipeline.index import core, objects
 from pipeline.index.objects import batches, chunk_object, pages_of, size_of
 from pipeline.index.pages import page_of
 from pipeline.ports import SearchFilter
@@ -91,3 +91,32 @@ def test_fake_snapshot_tells_stores_apart() -> None:
     second.insert_chunks(GENERATION, "hot", TENANT, [write])
     assert first.snapshot() == second.snapshot()
     assert SearchFilter() == SearchFilter(allow=None)
+
+
+def test_batch_size_follows_the_pace_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(core.time, "monotonic", lambda: now[0])
+    pace = core.Pace()
+    first = pace.count()
+
+    def batch(seconds: float, count: int | None = None) -> int:
+        with pace.measured(count or pace.count()):
+            now[0] += seconds
+        return pace.count()
+
+    assert batch(2.0) == first // 2
+    with pytest.raises(StoreUnavailable), pace.measured(pace.count()):
+        now[0] += 5.0
+        raise StoreUnavailable("deadline")
+    assert pace.count() == first // 4
+    assert batch(0.1, count=1) == first // 4, "a small batch proves nothing"
+    assert batch(0.5) == first // 4
+    for _ in range(10):
+        batch(0.1)
+    assert pace.count() == objects.BATCH_OBJECTS
+    for _ in range(20):
+        batch(9.0)
+    assert pace.count() == 1
+    assert [len(b) for b in batches([chunk_object(chunk(document(TENANT), "a")) for _ in range(3)], pace.count)] == [
+        1
+    ] * 3
