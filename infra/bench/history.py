@@ -11,14 +11,13 @@ from typing import Any
 
 from infra import corpus
 from infra.bench import pages
-from infra.bench.endstate import EndState, Held, differences
+from infra.bench.endstate import Chunks, EndState, Held, differences
 from infra.bench.ingest import visible
 from infra.bench.receipts import Key
 from infra.bench.report import Result, quotient, rounded, skipped
 from infra.bench.session import Session
 from infra.bench.world import World
 from infra.errors import InfraError
-from pipeline.manifests import ManifestCache
 from pipeline.ports import Observation, SourceDeletion, SourceDocument
 from schemas.access import AccessRule
 from schemas.documents import Manifest
@@ -131,18 +130,16 @@ def end_state(world: World, generation: str, tenant: str, ids: Sequence[str]) ->
     return EndState(held, sum(world.store.count_chunks(generation, tenant).values()), tuple(undead))
 
 
-async def _texts(
-    world: World, generation: str, tenant: str, manifests: Sequence[Manifest]
-) -> dict[str, tuple[tuple[tuple[str, ...], str], ...]]:
+async def _texts(world: World, generation: str, tenant: str, manifests: Sequence[Manifest]) -> dict[str, Chunks]:
     """Chunks of each document in order; a listed chunk that does not stand in the store shows as missing."""
     from pipeline.index.reader import WeaviateReader
 
-    entries = ManifestCache(world.store, generation, 1)
     reader = WeaviateReader(world.settings)
     found = {}
     try:
         for manifest in manifests:
-            ids = [entry.chunk_id for entry in entries.entries(manifest)]
+            whole = world.store.read_manifest_pages(generation, manifest) if manifest.pages else manifest
+            ids = [entry.chunk_id for entry in whole.chunks]
             stored = await reader.chunks(generation, tenant, ids)
             found[manifest.document.uid] = tuple(
                 (stored[i].heading_path, stored[i].text) if i in stored else ((), f"missing {i}") for i in ids
