@@ -17,6 +17,8 @@ _UNSPACED = (
 )
 _RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+# Accents of Latin, Greek, Cyrillic and Hebrew points; marks of Indic and kana scripts change the word and stay.
+_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7]")
 # A token is an identifier when it mixes letters, digits, capitals or joining marks as names in code and products do.
 _CANDIDATE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_\-./:\\#+@]*[A-Za-z0-9+#])?(?:\(\))?")
 MAX_IDENTIFIERS = 256
@@ -26,10 +28,7 @@ _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|[A-Z][a-z]+[A-Z]")
 
 def tokens(text: str) -> list[str]:
     """Analysed tokens in order, duplicates kept."""
-    # Combining marks are dropped after decomposition: "prêt" and "pret" meet; NFKC folds widths and ligatures.
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    decomposed = unicodedata.normalize("NFD", folded)
-    plain = unicodedata.normalize("NFC", "".join(c for c in decomposed if not _strippable_mark(c)))
+    plain = text.lower() if text.isascii() else _plain(text)
     found: list[str] = []
     for match in _RUN.finditer(plain):
         run = match.group()
@@ -42,10 +41,11 @@ def tokens(text: str) -> list[str]:
     return found
 
 
-def _strippable_mark(char: str) -> bool:
-    """Accents of Latin, Greek, Cyrillic and Hebrew points; marks of Indic and kana scripts change the word."""
-    code = ord(char)
-    return 0x0300 <= code <= 0x036F or 0x0591 <= code <= 0x05C7
+def _plain(text: str) -> str:
+    """Folded text without the marks that writers leave out; for ASCII text it is the lower case."""
+    # Combining marks are dropped after decomposition: "prêt" and "pret" meet; NFKC folds widths and ligatures.
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", folded)))
 
 
 def lexical(*parts: str) -> str:

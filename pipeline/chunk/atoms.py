@@ -73,9 +73,11 @@ class Ruler:
             stop = min(stop, start + limit * CHARACTERS_PER_TOKEN, end)
             space = max(self.text.rfind(" ", start, stop), self.text.rfind("\n", start, stop))
             if space > start + (stop - start) * 3 // 4:
-                stop = space + 1
-            yield start, max(stop, start + 1)
-            start = max(stop, start + 1)
+                yield start, space
+                start = space + 1
+            else:
+                yield start, max(stop, start + 1)
+                start = max(stop, start + 1)
 
 
 def runs(blocks: Sequence[Block], counter: TokenCounter, *, whole: int, piece: int) -> list[Run]:

@@ -6,7 +6,7 @@ import re
 
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”）]*|\n+")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[])(?:[A-Za-z]|e\.g|i\.e|cf|vs|etc|resp|approx|dr|mr|mrs|ms|prof|st|no|nos|fig|sec|vol|pp?|ca|bzw|"
+    r"(?:^|[\s(\[])(?:[A-Za-z]|\d{1,2}|e\.g|i\.e|cf|vs|etc|resp|approx|dr|mr|mrs|ms|prof|st|no|nos|fig|sec|vol|pp?|ca|bzw|"
     r"usw|inkl|z\.\s?b|d\.\s?h|u\.\s?a|nr|abs|art|inc|ltd|co|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.$",
     re.IGNORECASE,
 )
