@@ -31,7 +31,8 @@ _CALLS = ("Search", "BatchObjects", "BatchDelete", "Aggregate", "TenantsGet")
 # After an outage the channel would otherwise wait up to two minutes before it looks again.
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # It bounds each attempt to connect too: at 100 ms a busy machine never got through.
+    ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
