@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -16,9 +17,11 @@ from infra.errors import InfraError
 from infra.launcher import WEAVIATE, Services
 from infra.sizing import Estimate
 from pipeline import settings as config
+from pipeline.errors import Retry
 from pipeline.settings import Settings
 from schemas.generation import Generation
 
+TRIES, PAUSE_S = 5, 0.5
 RETRIEVAL_MS, ANSWER_S = 40.0, 3.04
 
 
@@ -84,17 +87,29 @@ def _of(held: Held) -> Estimate:
 
 def look(settings: Settings) -> tuple[list[Held], int]:
     """Each generation's chunks, and the number of loaded shards of the whole server. Raises InfraError."""
-    from pipeline.index.store import WeaviateStore
-
-    store = WeaviateStore(settings)
-    try:
-        generations = store.read_generations()
-    finally:
-        store.close()
+    generations = _generations(settings)
     counts, shards = count(_nodes(settings), settings.namespace)
     return [
         Held(g, counts.get(("Hot", name), 0), counts.get(("Cold", name), 0)) for name, g in generations.items()
     ], shards
+
+
+def _generations(settings: Settings) -> dict[str, Generation]:
+    from pipeline.index.store import WeaviateStore
+
+    store = WeaviateStore(settings)
+    try:
+        tried = 0
+        while True:
+            try:
+                return store.read_generations()
+            except Retry as error:
+                tried += 1
+                if tried == TRIES:
+                    raise InfraError(f"Weaviate does not answer: {error}.", "Run `headwater status`.") from error
+                time.sleep(PAUSE_S)
+    finally:
+        store.close()
 
 
 def _nodes(settings: Settings) -> dict[str, Any]:
