@@ -84,9 +84,8 @@ class ChunkStore(StoreCore):
 
     def _insert(self, collection: str, tenant: str, objects: Sequence[Object], deadline: Deadline | None) -> None:
         """Insert and leave those under suspicion that were not acknowledged; the caller lifts it."""
-        for batch in batches(objects):
-            self._suspects.update((collection, tenant, str(item.uuid)) for item in batch)
-            self._upsert(collection, tenant, batch, deadline)
+        self._suspects.update((collection, tenant, str(item.uuid)) for item in objects)
+        self._upsert(collection, tenant, objects, deadline)
         # The server flushes the log of the vector index before a batch's vectors are in it: killed now, it would come
         # back without the vectors of the last batch that it acknowledged. A further batch flushes them.
         self._upsert(collection, tenant, [min(objects, key=size_of)], deadline)

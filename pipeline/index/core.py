@@ -24,7 +24,7 @@ from weaviate.exceptions import UnexpectedStatusCodeError
 
 from pipeline.errors import StoreUnavailable
 from pipeline.index.connection import SyncConnection, TenantMissing, translated, unavailable
-from pipeline.index.objects import Object, batches, pages_of
+from pipeline.index.objects import BATCH_OBJECTS, Object, batches, pages_of
 from pipeline.index.schema import Collections, base_collections, generation_collections
 from pipeline.ports import Deadline
 from pipeline.settings import Settings
@@ -33,8 +33,33 @@ from schemas.generation import Generation
 MAX_HANDLES = 4096
 MAX_VISIBLE = 50_000
 REST_THREADS = 8
+SLOW_BATCH_S = 1.0
 READ_BACK = (0.0, 0.02, 0.1)  # seconds before each look; a replica may be a moment behind
 Key = tuple[str, str | None, str]  # collection, tenant, id
+
+
+class Pace:
+    """How many objects a batch may hold: a busy server must not need a whole deadline, or lease, for one of them."""
+
+    def __init__(self) -> None:
+        self._count = BATCH_OBJECTS // 2
+
+    def count(self) -> int:
+        """Objects of the next batch."""
+        return self._count
+
+    @contextmanager
+    def measured(self, objects: int) -> Iterator[None]:
+        """Halves the size after a batch that was slow (or failed for it), raises it after quick full ones."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            took = time.monotonic() - start
+            if took > SLOW_BATCH_S:
+                self._count = max(1, min(self._count, objects) // 2)
+            elif took < SLOW_BATCH_S / 4 and objects >= self._count:
+                self._count = min(BATCH_OBJECTS, self._count * 2)
 
 
 class StoreCore:
@@ -48,6 +73,7 @@ class StoreCore:
         self._tenants: set[tuple[str, str]] = set()
         self._handles: dict[tuple[str, str | None], Any] = {}
         self._dimensions: dict[str, int] = {}
+        self._pace = Pace()
         self._visible: OrderedDict[Key, None] = OrderedDict()
         self._pool: ThreadPoolExecutor | None = None
         # The client would log whole objects, text included, when one of a batch fails.
@@ -131,12 +157,12 @@ class StoreCore:
         self, collection: str, tenant: str | None, objects: Sequence[Object], deadline: Deadline | None
     ) -> None:
         """Write objects whole, in batches; one error means the batch is not acknowledged."""
-        for batch in batches(objects):
+        for batch in batches(objects, self._pace.count):
             handle = self._handle(collection, tenant)
             if tenant is not None:
                 self._ensure_tenant(collection, tenant)
             try:
-                with self._writing(f"write {collection}", deadline):
+                with self._writing(f"write {collection}", deadline), self._pace.measured(len(batch)):
                     result = handle.data.insert_many(batch)
                     if result.has_errors:
                         first = next(iter(result.errors.values()))

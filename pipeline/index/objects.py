@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -145,15 +145,18 @@ def size_of(item: Object) -> int:
     return total + 4 * len(vector)
 
 
-def batches(objects: Sequence[Object]) -> Iterator[list[Object]]:
-    """Cut by bytes and by count, order kept; an object larger than the limit travels alone."""
+def batches(objects: Sequence[Object], count: Callable[[], int] | None = None) -> Iterator[list[Object]]:
+    """Cut by bytes and by count, order kept; an object larger than the limit travels alone. ``count`` may lower the
+    limit of BATCH_OBJECTS from one batch to the next."""
     batch: list[Object] = []
     size = 0
+    limit = min(BATCH_OBJECTS, count()) if count else BATCH_OBJECTS
     for item in objects:
         bytes_ = size_of(item)
-        if batch and (len(batch) >= BATCH_OBJECTS or size + bytes_ > BATCH_BYTES):
+        if batch and (len(batch) >= limit or size + bytes_ > BATCH_BYTES):
             yield batch
             batch, size = [], 0
+            limit = min(BATCH_OBJECTS, count()) if count else BATCH_OBJECTS
         batch.append(item)
         size += bytes_
     if batch:

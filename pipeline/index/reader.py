@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
-from weaviate.classes.query import Filter, MetadataQuery, Metrics
+from weaviate.classes.query import Metrics
 
 from pipeline.errors import Reject
-from pipeline.index import filters, pages
+from pipeline.index import filters, frequency, lean, pages
 from pipeline.index.connection import AsyncConnection, TenantMissing, translated
-from pipeline.index.objects import ACTIVE_UID, chunk_text, pages_of, parse
+from pipeline.index.objects import ACTIVE_UID, chunk_text, generation_uid, pages_of, parse
 from pipeline.index.schema import TIERS, Collections
 from pipeline.index.statistics import StatisticsCache, Total
 from pipeline.ports import ChunkText, Hit, SearchFilter, TermStatistics, Vectors
@@ -30,8 +30,6 @@ _TEXT = (
     "document", "section", "heading_path", "text", "lexical", "identifiers", "source", "kind", "content_type",
     "language",
 )  # fmt: skip
-_DISTANCE = MetadataQuery(distance=True)
-_SCORE = MetadataQuery(score=True)
 _log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
 
@@ -45,6 +43,7 @@ class WeaviateReader:
         self._names = Collections(settings.namespace)
         self._connection = AsyncConnection(settings.weaviate)
         self._handles: dict[tuple[str, str | None], Any] = {}
+        self._directions: dict[str, list[float]] = {}
         self._statistics = StatisticsCache(self._ask_total, self._ask_frequency)
 
     # ------------------------------------------------------------ searches
@@ -58,16 +57,16 @@ class WeaviateReader:
         handle = await self._handle(self._names.tier(tier, generation), tenant)
         try:
             with translated("dense search"):
-                reply = await handle.query.near_vector(
-                    np.asarray(vector, dtype=np.float32).reshape(-1).tolist(),
+                request = handle.query._query.near_vector(
+                    near_vector=np.asarray(vector, dtype=np.float32).reshape(-1).tolist(),
                     filters=filters.build(where),
                     limit=limit,
                     return_properties=["document"],
-                    return_metadata=_DISTANCE,
+                    return_metadata=lean.DISTANCE,
                 )
+            return await lean.hits(handle, tier, request, "dense search")
         except TenantMissing:
             return []
-        return [_hit(item, tier, item.metadata.distance) for item in reply.objects]
 
     async def sparse(
         self, generation: str, tier: Tier, tenant: str, query: str, where: SearchFilter, limit: int
@@ -78,17 +77,17 @@ class WeaviateReader:
         handle = await self._handle(self._names.tier(tier, generation), tenant)
         try:
             with translated("sparse search"):
-                reply = await handle.query.bm25(
-                    query,
-                    query_properties=["lexical"],
+                request = handle.query._query.bm25(
+                    query=query,
+                    properties=["lexical"],
                     filters=filters.build(where),
                     limit=limit,
                     return_properties=["document"],
-                    return_metadata=_SCORE,
+                    return_metadata=lean.SCORE,
                 )
+            return await lean.hits(handle, tier, request, "sparse search")
         except TenantMissing:
             return []
-        return [_hit(item, tier, item.metadata.score) for item in reply.objects]
 
     async def exact(
         self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int
@@ -99,12 +98,15 @@ class WeaviateReader:
         handle = await self._handle(self._names.tier(tier, generation), tenant)
         try:
             with translated("exact search"):
-                reply = await handle.query.fetch_objects(
-                    filters=filters.build(where), limit=limit, return_properties=["document"]
+                request = handle.query._query.get(
+                    filters=filters.build(where),
+                    limit=limit,
+                    return_properties=["document"],
+                    return_metadata=lean.ID_ONLY,
                 )
+            return await lean.hits(handle, tier, request, "exact search")
         except TenantMissing:
             return []
-        return [_hit(item, tier, 0.0) for item in reply.objects]
 
     async def statistics(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
         """Chunks, average length and document frequencies over both tiers, a few seconds old at most where they
@@ -132,13 +134,20 @@ class WeaviateReader:
     async def _tier_frequency(self, generation: str, tier: Tier, tenant: str, term: str) -> int:
         handle = await self._handle(self._names.tier(tier, generation), tenant)
         try:
-            with translated("document frequency"):
-                reply = await handle.aggregate.over_all(
-                    filters=Filter.by_property("lexical").equal(term), total_count=True
-                )
+            return await frequency.count(handle, term, await self._direction(generation))
         except TenantMissing:
             return 0
-        return int(reply.total_count or 0)
+
+    async def _direction(self, generation: str) -> list[float] | None:
+        """Any unit vector of the generation's dimension; None where the generation has no record."""
+        if generation not in self._directions:
+            uid = generation_uid(generation)
+            records = await self._records(self._names.generations, None, [uid])
+            found = _readable(Generation, records).get(uid)
+            if found is None:
+                return None
+            self._directions[generation] = [1.0] + [0.0] * (found.encoder.dimension - 1)
+        return self._directions[generation]
 
     # ------------------------------------------------------------ records
 
@@ -171,7 +180,22 @@ class WeaviateReader:
         found = await asyncio.gather(
             *(self._by_ids(self._names.tier(tier, generation), tenant, chunk_ids, _TEXT) for tier in TIERS)
         )
-        return {uid: chunk_text(uid, item.properties) for objects in reversed(found) for uid, item in objects.items()}
+        return {uid: chunk_text(uid, item) for objects in reversed(found) for uid, item in objects.items()}
+
+    async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
+        """Analysed text of chunks by the tier in which they were found; one that has moved since is read in both."""
+        found = await asyncio.gather(
+            *(
+                self._by_ids(self._names.tier(tier, generation), tenant, ids, ("lexical",))
+                for tier, ids in chunk_ids.items()
+                if ids
+            )
+        )
+        texts = {uid: str(item.get("lexical") or "") for objects in found for uid, item in objects.items()}
+        moved = [uid for ids in chunk_ids.values() for uid in ids if uid not in texts]
+        if moved:
+            texts.update((uid, text.lexical) for uid, text in (await self.chunks(generation, tenant, moved)).items())
+        return texts
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """Sections by id."""
@@ -215,24 +239,21 @@ class WeaviateReader:
 
     async def _records(self, collection: str, tenant: str | None, ids: Sequence[str]) -> dict[str, str]:
         objects = await self._by_ids(collection, tenant, ids, ("record",))
-        return {uid: str(item.properties["record"]) for uid, item in objects.items()}
+        return {uid: str(item["record"]) for uid, item in objects.items()}
 
     async def _by_ids(
         self, collection: str, tenant: str | None, ids: Sequence[str], properties: Sequence[str]
-    ) -> dict[str, Any]:
-        handle = await self._handle(collection, tenant)
-        found = await asyncio.gather(*(self._page(handle, page, properties) for page in pages_of(ids)))
+    ) -> dict[str, dict[str, Any]]:
+        found = await asyncio.gather(*(self._page(collection, tenant, page, properties) for page in pages_of(ids)))
         return {uid: item for objects in found for uid, item in objects.items()}
 
-    async def _page(self, handle: Any, ids: list[str], properties: Sequence[str]) -> dict[str, Any]:
+    async def _page(
+        self, collection: str, tenant: str | None, ids: list[str], properties: Sequence[str]
+    ) -> dict[str, dict[str, Any]]:
         try:
-            with translated(f"read {handle.name}"):
-                reply = await handle.query.fetch_objects(
-                    filters=Filter.by_id().contains_any(ids), limit=len(ids), return_properties=list(properties)
-                )
+            return await lean.by_ids(self._connection, collection, tenant, ids, properties)
         except TenantMissing:
             return {}
-        return {str(item.uuid): item for item in reply.objects}
 
     async def _all(self, collection: str) -> dict[str, tuple[str, str]]:
         """Type and JSON of every record of a small collection."""
@@ -240,10 +261,6 @@ class WeaviateReader:
         with translated(f"read {collection}"):
             reply = await handle.query.fetch_objects(limit=MAX_RECORDS, return_properties=["type", "record"])
         return {str(o.uuid): (str(o.properties["type"]), str(o.properties["record"])) for o in reply.objects}
-
-
-def _hit(item: Any, tier: Tier, score: float | None) -> Hit:
-    return Hit(str(item.uuid), str(item.properties["document"]), tier, float(score or 0.0))
 
 
 def _readable(model: type[M], records: dict[str, str]) -> dict[str, M]:

@@ -1,23 +1,29 @@
-"""Corpus statistics for the re-scoring, asked from the store and kept for seconds."""
+"""Corpus statistics for the re-scoring, asked from the store and kept for a while.
+
+What changes the ranking with every document (a word that is nowhere yet, anything in a small corpus) is kept for
+seconds. What changes slowly is served old while it is asked again in the background, so that only the first query
+with a word waits for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from pipeline.ports import TermStatistics
 
-TOTAL_TTL_S = 60.0
-TERM_TTL_S = 30.0
-# A word that is nowhere yet, and a small corpus, change the ranking with every document.
-SHORT_TTL_S = 3.0
+FRESH_S = 30.0
+STALE_S = 600.0  # older than this is not served any more
+SHORT_S = 3.0
 SMALL_CORPUS = 10_000
 MAX_TERMS = 100_000
 
 Corpus = tuple[str, str]  # generation, tenant
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -33,37 +39,51 @@ class Total:
         return self.tokens / self.chunks if self.chunks else 0.0
 
 
-class StatisticsCache:
-    """Totals and document frequencies with a bounded age; a stale total is used while a new one is fetched."""
+class _Kept(Generic[V]):
+    """Values by key with the moment they were asked for, refreshed one at a time."""
 
-    def __init__(
-        self,
-        ask_total: Callable[[str, str], Awaitable[Total]],
-        ask_frequency: Callable[[str, str, str], Awaitable[int]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ask_total = ask_total
-        self._ask_frequency = ask_frequency
+    def __init__(self, limit: int, clock: Callable[[], float]) -> None:
+        self._limit = limit
         self._clock = clock
-        self._totals: dict[Corpus, tuple[float, Total]] = {}
-        self._frequencies: OrderedDict[tuple[str, str, str], tuple[float, int]] = OrderedDict()
-        self._refreshing: dict[Corpus, asyncio.Task[Total]] = {}
+        self._values: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
+        self._refreshing: dict[Hashable, asyncio.Task[V]] = {}
 
-    async def get(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
-        """Statistics of the distinct terms; everything that is not known is asked at once."""
-        corpus = (generation, tenant)
-        known = {term: self._known(corpus, term) for term in dict.fromkeys(terms)}
-        unknown = [term for term, frequency in known.items() if frequency is None]
-        total, fetched = await asyncio.gather(
-            self._total(corpus), asyncio.gather(*(self._fetch_frequency(corpus, term) for term in unknown))
-        )
-        frequencies = {term: frequency or 0 for term, frequency in known.items()}
-        frequencies.update(zip(unknown, fetched, strict=True))
-        most = max(frequencies.values(), default=0)
-        if most > total.chunks:
-            # Documents came since the total was counted.
-            total = await self._fetch_total(corpus)
-        return TermStatistics(max(total.chunks, most), total.average_length, frequencies)
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def peek(self, key: Hashable) -> V | None:
+        """The value, however old."""
+        entry = self._values.get(key)
+        return None if entry is None else entry[1]
+
+    async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, V]], changes_fast: bool) -> V:
+        """The kept value, or a new one where there is none or it is too old."""
+        entry = self._values.get(key)
+        if entry is None:
+            return await self.fetch(key, ask)
+        age = self._clock() - entry[0]
+        if age > (SHORT_S if changes_fast else STALE_S):
+            return await self.fetch(key, ask)
+        if not changes_fast and age > FRESH_S and key not in self._refreshing:
+            task = asyncio.create_task(self.fetch(key, ask))
+            self._refreshing[key] = task
+            task.add_done_callback(lambda done: self._refreshed(key, done))
+        return entry[1]
+
+    async def fetch(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
+        """Ask now and keep the answer."""
+        asked = self._clock()
+        value = await ask()
+        self._values[key] = (asked, value)
+        self._values.move_to_end(key)
+        while len(self._values) > self._limit:
+            self._values.popitem(last=False)
+        return value
+
+    def _refreshed(self, key: Hashable, task: asyncio.Task[V]) -> None:
+        self._refreshing.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # seen: the old value stays, the next request tries again
 
     async def close(self) -> None:
         """End refreshes that are on their way."""
@@ -72,46 +92,44 @@ class StatisticsCache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ttl(self, corpus: Corpus, ordinary: float) -> float:
-        known = self._totals.get(corpus)
-        return SHORT_TTL_S if known is None or known[1].chunks < SMALL_CORPUS else ordinary
 
-    def _known(self, corpus: Corpus, term: str) -> int | None:
-        entry = self._frequencies.get((*corpus, term))
-        if entry is None:
-            return None
-        asked, frequency = entry
-        ttl = self._ttl(corpus, TERM_TTL_S) if frequency else SHORT_TTL_S
-        return frequency if self._clock() - asked <= ttl else None
+class StatisticsCache:
+    """Totals and document frequencies of each corpus; all questions of one request are asked at once."""
 
-    async def _fetch_frequency(self, corpus: Corpus, term: str) -> int:
-        asked = self._clock()
-        frequency = await self._ask_frequency(*corpus, term)
+    def __init__(
+        self,
+        ask_total: Callable[[str, str], Coroutine[Any, Any, Total]],
+        ask_frequency: Callable[[str, str, str], Coroutine[Any, Any, int]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask_total = ask_total
+        self._ask_frequency = ask_frequency
+        self._totals: _Kept[Total] = _Kept(MAX_TERMS, clock)
+        self._frequencies: _Kept[int] = _Kept(MAX_TERMS, clock)
+
+    async def get(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
+        """Statistics of the distinct terms."""
+        corpus = (generation, tenant)
+        known = self._totals.peek(corpus)
+        small = known is None or known.chunks < SMALL_CORPUS
+        distinct = list(dict.fromkeys(terms))
+        total, counted = await asyncio.gather(
+            self._totals.get(corpus, lambda: self._ask_total(*corpus), small),
+            asyncio.gather(*(self._frequency(corpus, term, small) for term in distinct)),
+        )
+        most = max(counted, default=0)
+        if most > total.chunks:
+            # Documents came since the total was counted.
+            total = await self._totals.fetch(corpus, lambda: self._ask_total(*corpus))
+        frequencies = dict(zip(distinct, counted, strict=True))
+        return TermStatistics(max(total.chunks, most), total.average_length, frequencies)
+
+    async def _frequency(self, corpus: Corpus, term: str, small: bool) -> int:
         key = (*corpus, term)
-        self._frequencies[key] = (asked, frequency)
-        self._frequencies.move_to_end(key)
-        while len(self._frequencies) > MAX_TERMS:
-            self._frequencies.popitem(last=False)
-        return frequency
+        changes_fast = small or self._frequencies.peek(key) == 0
+        return await self._frequencies.get(key, lambda: self._ask_frequency(*corpus, term), changes_fast)
 
-    async def _total(self, corpus: Corpus) -> Total:
-        entry = self._totals.get(corpus)
-        if entry is None or (entry[1].chunks < SMALL_CORPUS and self._clock() - entry[0] > SHORT_TTL_S):
-            return await self._fetch_total(corpus)
-        asked, total = entry
-        if self._clock() - asked > TOTAL_TTL_S and corpus not in self._refreshing:
-            task = asyncio.create_task(self._fetch_total(corpus))
-            self._refreshing[corpus] = task
-            task.add_done_callback(lambda done: self._refreshed(corpus, done))
-        return total
-
-    def _refreshed(self, corpus: Corpus, task: asyncio.Task[Total]) -> None:
-        self._refreshing.pop(corpus, None)
-        if not task.cancelled():
-            task.exception()  # seen: the old total stays, the next request tries again
-
-    async def _fetch_total(self, corpus: Corpus) -> Total:
-        asked = self._clock()
-        total = await self._ask_total(*corpus)
-        self._totals[corpus] = (asked, total)
-        return total
+    async def close(self) -> None:
+        """End refreshes that are on their way."""
+        await self._totals.close()
+        await self._frequencies.close()

@@ -12,7 +12,7 @@ from weaviate.classes.data import DataObject
 from weaviate.collections.classes.config import Tokenization
 
 from pipeline.errors import ConfigError, StoreUnavailable
-from pipeline.index import chunk_store
+from pipeline.index import chunk_store, frequency
 from pipeline.index.objects import chunk_object
 from pipeline.index.reader import WeaviateReader
 from pipeline.index.schema import VECTOR, Collections
@@ -178,3 +178,40 @@ def test_reader_needs_no_more_than_the_key_that_cannot_write(server: Server, sto
 def test_address_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"weaviate\.url.*http://host:port"):
         WeaviateStore(Settings(weaviate=WeaviateSettings(url="localhost:8080")))
+
+
+class _Counted(Exception):
+    """The objects were counted one by one."""
+
+
+class _NoCounting:
+    """A collection whose aggregation is refused."""
+
+    def __init__(self, handle: object) -> None:
+        self.query = handle.query  # type: ignore[attr-defined]
+
+    @property
+    def aggregate(self) -> object:
+        raise _Counted
+
+
+@pytest.mark.requirement("D1")
+def test_document_frequency_is_told_without_reading_the_objects(server: Server, store: WeaviateStore) -> None:
+    owner = document(TENANT)
+    writes = [chunk(owner, "common rare" if i == 0 else "common") for i in range(30)]
+    store.insert_chunks(GENERATION, "cold", TENANT, writes)
+    store.delete_chunks(GENERATION, TENANT, [w.chunk.chunk_id for w in writes[25:]])
+    direction = unit(1.0).tolist()
+
+    async def ask() -> None:
+        reader = WeaviateReader(server.settings(store._names.namespace))
+        handle = await reader._handle(store._names.tier("cold", GENERATION), TENANT)
+        assert await frequency.count(_NoCounting(handle), "common", direction) == 25
+        assert await frequency.count(_NoCounting(handle), "rare", direction) == 1
+        with pytest.raises(_Counted):
+            await frequency.count(_NoCounting(handle), "common", None)
+        assert await frequency.count(handle, "common", None) == 25
+        assert await frequency.count(handle, "absent", direction) == 0
+        await reader.close()
+
+    asyncio.run(ask())

@@ -95,7 +95,7 @@ def test_fake_snapshot_tells_stores_apart() -> None:
 
 def test_batch_size_follows_the_pace_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(core.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("pipeline.index.core.time.monotonic", lambda: now[0])
     pace = core.Pace()
     first = pace.count()
 

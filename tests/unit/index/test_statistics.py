@@ -61,52 +61,66 @@ def test_all_questions_of_a_request_run_together_and_each_once() -> None:
     asyncio.run(scenario())
 
 
-def test_ages_in_a_large_corpus() -> None:
-    async def scenario() -> None:
-        corpus = Corpus(LARGE, common=500)
-        await corpus.get("common", "absent")
-        corpus.frequencies["absent"] = 1
-        corpus.now += 2.9
-        assert (await corpus.get("common", "absent")).document_frequency == {"common": 500, "absent": 0}
-        corpus.now += 0.2
-        assert (await corpus.get("common", "absent")).document_frequency == {"common": 500, "absent": 1}
-        corpus.now += 26.8
-        await corpus.get("common")
-        assert corpus.asked["common"] == 1
-        corpus.now += 0.2
-        await corpus.get("common")
-        assert corpus.asked == Counter(total=1, common=2, absent=2)
-
-    asyncio.run(scenario())
-
-
-def test_old_total_serves_while_a_new_one_is_fetched_once() -> None:
-    async def scenario() -> None:
-        corpus = Corpus(LARGE, a=1)
-        await corpus.get("a")
-        corpus.total = Total(LARGE.chunks + 7, LARGE.tokens)
-        corpus.now += 60.5
-        assert [(await corpus.get()).chunks for _ in range(3)] == [LARGE.chunks] * 3
-        await asyncio.sleep(0.01)
-        assert (await corpus.get()).chunks == LARGE.chunks + 7
-        assert corpus.asked["total"] == 2
-
-    asyncio.run(scenario())
-
-
-def test_failed_refresh_keeps_the_old_total_and_tries_again() -> None:
+def test_word_that_is_nowhere_is_asked_again_after_seconds() -> None:
     async def scenario() -> None:
         corpus = Corpus(LARGE)
-        await corpus.get()
+        await corpus.get("new")
+        corpus.frequencies["new"] = 1
+        corpus.now += 2.9
+        assert (await corpus.get("new")).document_frequency == {"new": 0}
+        corpus.now += 0.2
+        assert (await corpus.get("new")).document_frequency == {"new": 1}
+        assert corpus.asked == Counter(total=1, new=2)
+
+    asyncio.run(scenario())
+
+
+def test_old_values_serve_while_new_ones_are_fetched_once() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, a=5)
+        await corpus.get("a")
+        corpus.total, corpus.frequencies = Total(LARGE.chunks + 7, LARGE.tokens), {"a": 6}
+        corpus.now += 29.9
+        await corpus.get("a")
+        await asyncio.sleep(0.01)
+        assert corpus.asked == Counter(total=1, a=1)
+        corpus.now += 0.2
+        for _ in range(3):
+            found = await corpus.get("a")
+            assert (found.chunks, found.document_frequency["a"]) == (LARGE.chunks, 5)
+        await asyncio.sleep(0.01)
+        found = await corpus.get("a")
+        assert (found.chunks, found.document_frequency["a"]) == (LARGE.chunks + 7, 6)
+        assert corpus.asked == Counter(total=2, a=2)
+
+    asyncio.run(scenario())
+
+
+def test_values_of_another_hour_are_not_served() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, a=5)
+        await corpus.get("a")
+        corpus.total, corpus.frequencies = Total(LARGE.chunks + 7, LARGE.tokens), {"a": 6}
+        corpus.now += 601
+        found = await corpus.get("a")
+        assert (found.chunks, found.document_frequency["a"]) == (LARGE.chunks + 7, 6)
+
+    asyncio.run(scenario())
+
+
+def test_failed_refresh_keeps_the_old_values_and_tries_again() -> None:
+    async def scenario() -> None:
+        corpus = Corpus(LARGE, a=5)
+        await corpus.get("a")
         corpus.now += 61
         corpus.fail = True
-        assert (await corpus.get()).chunks == LARGE.chunks
+        assert (await corpus.get("a")).document_frequency == {"a": 5}
         await asyncio.sleep(0.01)
         corpus.fail = False
-        corpus.total = Total(LARGE.chunks + 1, 1)
-        assert (await corpus.get()).chunks == LARGE.chunks
+        corpus.frequencies["a"] = 6
+        assert (await corpus.get("a")).document_frequency == {"a": 5}
         await asyncio.sleep(0.01)
-        assert (await corpus.get()).chunks == LARGE.chunks + 1
+        assert (await corpus.get("a")).document_frequency == {"a": 6}
         corpus.fail = True
         with pytest.raises(StoreUnavailable):
             await corpus.get("unknown")
