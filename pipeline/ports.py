@@ -325,6 +325,12 @@ class IndexReader(Protocol):
     async def chunks(
         self, generation: str, tenant: str, chunk_ids: Sequence[str]
     ) -> dict[str, ChunkText]: ...
+    async def lexical(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
+    ) -> dict[str, str]:
+        """Analysed text of chunks, asked in the tier in which each was found (in both where it has moved since)."""
+        ...
+
     async def sections(
         self, generation: str, tenant: str, section_ids: Sequence[str]
     ) -> dict[str, Section]: ...

@@ -52,6 +52,16 @@ class Pool:
                 candidate.sparse = candidate.exact = True
 
 
+    def by_distance(self) -> list[Candidate]:
+        """The merged dense list, nearest first."""
+        found = [c for c in self.found.values() if c.distance is not None]
+        return sorted(found, key=lambda c: (c.distance, c.chunk_id))
+
+    def by_words(self) -> list[Candidate]:
+        """What the sparse and exact legs found, unordered: scores of two tiers cannot be compared yet."""
+        return [c for c in self.found.values() if c.sparse]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is asked of the store; ``vector`` is awaited by the dense legs alone, so the others do not wait for it."""

@@ -17,7 +17,7 @@ from query_service.legs import Candidate, Plan, Pool, search, search_filter
 from query_service.overlay import Overlay
 from query_service.scope import Narrowing
 from schemas.access import Closure
-from schemas.documents import AccessRecord, Manifest
+from schemas.documents import AccessRecord, Manifest, Tier
 
 MAX_LIMIT = 1000
 GROWTH = 4
@@ -85,7 +85,6 @@ class Outcome:
     raw: Counter[str] = field(default_factory=Counter)
     admitted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    texts: dict[str, ChunkText] = field(default_factory=dict)
     starved: bool = False
     refills: int = 0
     repaired: int = 0
@@ -98,8 +97,11 @@ class _State:
     manifests: dict[str, Manifest | None] = field(default_factory=dict)
     records: dict[str, AccessRecord | None] = field(default_factory=dict)
     ordinals: dict[str, int] = field(default_factory=dict)
-    texts: dict[str, ChunkText] = field(default_factory=dict)
     verdicts: dict[str, Refusal | None] = field(default_factory=dict)
+
+    def admits(self, chunk_id: str) -> bool:
+        """Whether the chunk was judged and admitted."""
+        return chunk_id in self.verdicts and self.verdicts[chunk_id] is None
 
 
 class Retriever:
@@ -121,17 +123,17 @@ class Retriever:
         if not closure.principals or narrowing.empty:
             return outcome
         pool, state = Pool(), _State()
+        depth = max(k, limits.candidates)
         filtered = len(closure.principals) <= limits.filter_principals
-        limit = min(MAX_LIMIT, limits.candidates if filtered else 2 * limits.candidates)
+        limit = min(MAX_LIMIT, depth if filtered else 2 * depth)
         want = max(k, limits.candidates // 2)
         while True:
             where = search_filter(narrowing, closure if filtered else None)
             await search(self._reader, plan, where, limit, pool)
             watch.lap("search")
-            await self._admit(plan, pool.found.values(), narrowing, closure, state)
+            await self._admit_best(plan, pool, narrowing, closure, state, depth)
             watch.lap("admit")
-            short = self._short_legs(pool, state, want)
-            if not short:
+            if not self._short_legs(pool, state, want):
                 break
             if time.monotonic() >= limits.deadline or (filtered and limit >= MAX_LIMIT):
                 break
@@ -141,14 +143,26 @@ class Retriever:
             outcome.refills += 1
         outcome.repaired = await self._repair(plan, pool, narrowing, closure, state, limit)
         watch.lap("repair")
-        outcome.starved = bool(pool.saturated) and self._admitted_count(pool, state) < k
-        outcome.ranked = await self._rank(plan, pool, state, limits, outcome)
-        outcome.texts = state.texts
+        admitted = {c: x for c, x in pool.found.items() if state.admits(c)}
+        outcome.starved = bool(pool.saturated) and len(admitted) < k
+        outcome.ranked = await self._rank(plan, admitted, state, limits, depth, outcome)
         watch.lap("fuse")
         self._count(pool, state, outcome)
         return outcome
 
     # ------------------------------------------------------------ admission
+
+    async def _admit_best(
+        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, depth: int
+    ) -> None:
+        """Judge what the words found and the nearest of the merged dense list, until ``depth`` of it are admitted.
+
+        Nothing is cut before admission: farther candidates are judged as soon as nearer ones were refused.
+        """
+        nearest = pool.by_distance()
+        await self._admit(plan, [*pool.by_words(), *nearest[:depth]], narrowing, closure, state)
+        if len(nearest) > depth and sum(state.admits(c.chunk_id) for c in nearest[:depth]) < depth:
+            await self._admit(plan, nearest[depth:], narrowing, closure, state)
 
     async def _admit(
         self,
@@ -159,7 +173,7 @@ class Retriever:
         state: _State,
     ) -> None:
         """Give every new candidate a verdict; records and manifests are read once a request."""
-        new = [c for c in candidates if c.chunk_id not in state.verdicts]
+        new = list({c.chunk_id: c for c in candidates if c.chunk_id not in state.verdicts}.values())
         uids = sorted({c.document_uid for c in new} - state.manifests.keys())
         if uids:
             manifests, records = await asyncio.gather(
@@ -167,7 +181,8 @@ class Retriever:
                 self._reader.access(plan.tenant, uids),
             )
             for uid in uids:
-                state.manifests[uid] = manifests.get(uid)
+                manifest = manifests.get(uid)
+                state.manifests[uid] = manifest if manifest is not None and manifest.document.uid == uid else None
                 state.records[uid] = self._overlay.access(uid, records.get(uid))
         await self._find_ordinals(plan, new, state)
         self._judge(new, narrowing, closure, state)
@@ -185,8 +200,6 @@ class Retriever:
         now = self._clock.now()
         for c in candidates:
             manifest, record = state.manifests[c.document_uid], state.records[c.document_uid]
-            if manifest is not None and manifest.document.uid != c.document_uid:
-                manifest = None
             listed = c.chunk_id in state.ordinals
             state.verdicts[c.chunk_id] = admit_chunk(listed, manifest, record, closure, narrowing, now)
 
@@ -217,15 +230,11 @@ class Retriever:
         """Legs that may have had more and of which too few were admitted."""
         admitted: Counter[str] = Counter()
         for c in pool.found.values():
-            if state.verdicts[c.chunk_id] is None:
+            if state.admits(c.chunk_id):
                 admitted["dense"] += c.distance is not None
                 admitted["sparse"] += c.sparse
                 admitted["exact"] += c.exact
         return {leg for leg in pool.saturated if admitted[leg] < want}
-
-    @staticmethod
-    def _admitted_count(pool: Pool, state: _State) -> int:
-        return sum(state.verdicts[c] is None for c in pool.found)
 
     async def _repair(
         self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, limit: int
@@ -237,7 +246,7 @@ class Retriever:
         document move on once more.
         """
         moved = sorted(
-            {c.document_uid for c in pool.found.values() if state.verdicts[c.chunk_id] is Refusal.NOT_LISTED}
+            {c.document_uid for c in pool.found.values() if state.verdicts.get(c.chunk_id) is Refusal.NOT_LISTED}
         )
         if not moved:
             return 0
@@ -248,37 +257,39 @@ class Retriever:
         await search(self._reader, plan, where, min(limit, MAX_LIMIT), again)
         for candidate in again.found.values():
             pool.found.setdefault(candidate.chunk_id, candidate)
-        await self._admit(plan, pool.found.values(), narrowing, closure, state)
+        await self._admit(plan, again.found.values(), narrowing, closure, state)
         pool.saturated = saturated
         return len(moved)
 
     # ------------------------------------------------------------ ranks
 
     async def _rank(
-        self, plan: Plan, pool: Pool, state: _State, limits: Limits, outcome: Outcome
+        self,
+        plan: Plan,
+        admitted: dict[str, Candidate],
+        state: _State,
+        limits: Limits,
+        depth: int,
+        outcome: Outcome,
     ) -> list[Ranked]:
-        """Ranks among the admitted, one-based; holders of all identifiers first, the rest by fused score."""
-        admitted = {c.chunk_id: c for c in pool.found.values() if state.verdicts[c.chunk_id] is None}
+        """Ranks among the admitted, one-based, ``depth`` a list; holders of all identifiers first, then by fusion."""
         distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
-        dense = sorted(distances, key=lambda c: (distances[c], c))
-        scores = await self._sparse_scores(plan, [c for c, x in admitted.items() if x.sparse], state)
-        sparse = fuse.order(scores)
-        outcome.admitted.update(
-            dense=len(dense),
-            sparse=len(sparse),
-            exact=sum(x.exact for x in admitted.values()),
-            admitted=len(admitted),
-        )
+        dense = sorted(distances, key=lambda c: (distances[c], c))[:depth]
+        scores = await self._sparse_scores(plan, [x for x in admitted.values() if x.sparse])
+        sparse = fuse.order(scores)[:depth]
+        exact = [c for c, x in admitted.items() if x.exact]
+        listed = list(dict.fromkeys([*exact, *dense, *sparse]))
+        outcome.admitted.update(dense=len(dense), sparse=len(sparse), exact=len(exact), admitted=len(listed))
         if limits.fusion == "convex":
-            nearness = {c: -d for c, d in distances.items()}
-            fused = fuse.convex(nearness, scores, limits.dense_share)
+            nearness, words = {c: -distances[c] for c in dense}, {c: scores[c] for c in sparse}
+            fused = fuse.convex(nearness, words, limits.dense_share)
         else:
             fused = fuse.rrf([dense, sparse])
-        fused = {c: fused.get(c, 0.0) for c in admitted}
+        fused = {c: fused.get(c, 0.0) for c in listed}
         dense_rank = {c: r for r, c in enumerate(dense, start=1)}
         sparse_rank = {c: r for r, c in enumerate(sparse, start=1)}
         ranked: list[Ranked] = []
-        for chunk_id in sorted(admitted, key=lambda c: (not admitted[c].exact, -fused[c], c)):
+        for chunk_id in sorted(listed, key=lambda c: (not admitted[c].exact, -fused[c], c)):
             uid = admitted[chunk_id].document_uid
             manifest, record = state.manifests[uid], state.records[uid]
             if manifest is None or record is None:
@@ -297,17 +308,18 @@ class Retriever:
             )
         return ranked
 
-    async def _sparse_scores(self, plan: Plan, chunk_ids: Sequence[str], state: _State) -> dict[str, float]:
+    async def _sparse_scores(self, plan: Plan, found: Sequence[Candidate]) -> dict[str, float]:
         """BM25 of admitted candidates only, from statistics over both tiers."""
-        if not chunk_ids or not plan.terms:
+        if not found or not plan.terms:
             return {}
-        missing = [c for c in chunk_ids if c not in state.texts]
+        by_tier: dict[Tier, list[str]] = {}
+        for candidate in found:
+            by_tier.setdefault(candidate.tier, []).append(candidate.chunk_id)
         statistics, texts = await asyncio.gather(
             self._reader.statistics(plan.generation, plan.tenant, plan.terms),
-            self._texts(plan, missing),
+            self._reader.lexical(plan.generation, plan.tenant, by_tier),
         )
-        state.texts.update(texts)
-        scores = {c: bm25.score(plan.terms, state.texts[c].lexical, statistics) for c in chunk_ids if c in state.texts}
+        scores = {c: bm25.score(plan.terms, text, statistics) for c, text in texts.items()}
         return {c: s for c, s in scores.items() if s > 0.0}
 
     @staticmethod
@@ -316,7 +328,7 @@ class Retriever:
             outcome.raw["dense"] += c.distance is not None
             outcome.raw["sparse"] += c.sparse
             outcome.raw["exact"] += c.exact
-            verdict = state.verdicts[c.chunk_id]
+            verdict = state.verdicts.get(c.chunk_id)
             if verdict is not None:
                 outcome.refused[verdict.value] += 1
 
@@ -339,11 +351,10 @@ class Retriever:
         while rest and len(supplied) < k:
             batch, rest = rest[: k - len(supplied)], rest[k - len(supplied) :]
             uids = sorted({r.candidate.document_uid for r in batch})
-            missing = [r.candidate.chunk_id for r in batch if r.candidate.chunk_id not in outcome.texts]
+            chunk_ids = [r.candidate.chunk_id for r in batch]
             texts, records = await asyncio.gather(
-                self._texts(plan, missing), self._reader.access(plan.tenant, uids)
+                self._reader.chunks(plan.generation, plan.tenant, chunk_ids), self._reader.access(plan.tenant, uids)
             )
-            texts.update(outcome.texts)
             closure = await resolve()
             now = self._clock.now()
             for r in batch:
@@ -355,6 +366,3 @@ class Retriever:
                 if text is not None and text.document_uid == r.candidate.document_uid:
                     supplied.append(Supplied(r, record, text))
         return supplied
-
-    async def _texts(self, plan: Plan, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
-        return dict(await self._reader.chunks(plan.generation, plan.tenant, chunk_ids)) if chunk_ids else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ _PREFIXES = ("user:", "group:", "audience:")
 _LONGEST_CONTAINER = 600
 
 
+@lru_cache(maxsize=65_536)  # a search reads hundreds of rules that name the same few thousand principals
 def _principal(value: str) -> str:
     """Check the spelling of a principal; look-alikes (blanks, other case of the prefix) are refused, not repaired."""
     if value in (EVERYONE, NOBODY):

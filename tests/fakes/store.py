@@ -10,7 +10,7 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -581,6 +581,13 @@ class FakeReader:
                 stored = self._store.tier(generation, tier, tenant)
                 found.update((uid, chunk_text(uid, stored[uid].properties)) for uid in chunk_ids if uid in stored)
             return found
+
+    async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
+        """See the port."""
+        ids = [uid for found in chunk_ids.values() for uid in found]
+        with self._store.reading("reader.lexical", generation, tenant, ids):
+            tiers = [self._store.tier(generation, tier, tenant) for tier in TIERS]
+            return {uid: str(t[uid].properties["lexical"]) for uid in ids for t in tiers if uid in t}
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """See the port."""

@@ -198,3 +198,22 @@ async def test_no_search_misses_a_document_that_is_being_edited(world: RealWorld
         await asyncio.gather(look(), look(), edit())
     assert searches > 20 and len(removed) > 5
     assert misses == 0, f"{misses} of {searches} searches"
+
+
+@pytest.mark.requirement("A9")
+async def test_analysed_text_of_a_chunk_that_changed_its_tier_since_it_was_found(world: RealWorld) -> None:
+    from pipeline import analysis
+    from pipeline.index.reader import WeaviateReader
+
+    hot = world.document("a", "The plan of the first page.").chunks[0].chunk_id
+    cold = world.document("b", "Der Plan der zweiten Seite.", tier="cold").chunks[0].chunk_id
+    gone = "00000000-0000-5000-8000-000000000000"
+    reader = WeaviateReader(world.settings)
+    try:
+        found = await reader.lexical(GENERATION, TENANT, {"hot": [hot, cold, gone]})
+    finally:
+        await reader.close()
+    assert found == {
+        hot: analysis.lexical("a", "The plan of the first page."),
+        cold: analysis.lexical("b", "Der Plan der zweiten Seite."),
+    }
