@@ -87,7 +87,7 @@ def observation(tenant: str, event: dict[str, Any]) -> Observation:
         return SourceDeletion(document)
     return SourceDocument(
         document=document,
-        title=event["title"] or event["path"],
+        title=event.get("title") or event["path"],
         body=event["text"].encode(),
         content_type=pages.MARKDOWN,
         rule=AccessRule.any_of("everyone"),

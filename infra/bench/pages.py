@@ -45,7 +45,7 @@ def handbook_pages(events: Path) -> list[Page]:
     """The live pages at the end of the history; none where it is not at hand."""
     if not events.is_file():
         return []
-    return [Page(key, event["title"] or key, event["text"]) for key, event in corpus.last_state(events).items()]
+    return [Page(key, event.get("title") or key, event["text"]) for key, event in corpus.last_state(events).items()]
 
 
 def wiki_pages(folder: Path) -> list[Page]:

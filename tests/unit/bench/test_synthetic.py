@@ -1,7 +1,8 @@
-"""Synthetic corpora: the same from the same seed, near their passages, readable by the scopes that they are made for."""
+"""Synthetic corpora: the same from the same seed, near their passages, readable by their scopes."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_questions_are_distinct_so_that_no_embedding_is_remembered(corpus: Corpu
 def test_scopes_are_nested_and_see_the_share_that_they_should(corpus: Corpus) -> None:
     sets = [set(scope(count, corpus.seed)) for count in SCOPES]
     assert [len(names) for names in sets] == list(SCOPES)
-    assert all(a < b for a, b in zip(sets, sets[1:], strict=False))
+    assert all(a < b for a, b in pairwise(sets))
     readers = [set(corpus.made(n).readers) for n in range(corpus.documents)]
     assert all(len(names) == READERS for names in readers)
     visible = [sum(bool(names & mine) for names in readers) / len(readers) for mine in sets]
