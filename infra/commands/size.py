@@ -76,8 +76,7 @@ def size(
     settings = services.endpoints().apply(settings)
     held, shards = look(settings)
     found = [(h.generation.name, _of(h)) for h in held]
-    live = sum(estimate.memory for _, estimate in found)
-    _show(found, measure(services.pid(WEAVIATE), live, shards), json)
+    _show(found, measure(services.pid(WEAVIATE), [estimate for _, estimate in found], shards), json)
 
 
 def _of(held: Held) -> Estimate:
@@ -142,7 +141,7 @@ def count(nodes: dict[str, Any], namespace: str) -> tuple[dict[tuple[str, str], 
     return counts, shards
 
 
-def measure(pid: int | None, live: int, shards: int) -> Measured | None:
+def measure(pid: int | None, held: list[Estimate], shards: int) -> Measured | None:
     """The server's process against the estimate; None where it is not ours to look at."""
     if pid is None:
         return None
@@ -151,7 +150,8 @@ def measure(pid: int | None, live: int, shards: int) -> Measured | None:
     except psutil.Error:
         return None
     private = memory.rss - int(getattr(memory, "shared", 0))
-    return Measured(pid, memory.rss, private, sizing.process_bytes(live, shards))
+    live, chunks = sum(e.memory for e in held), sum(e.chunks for e in held)
+    return Measured(pid, memory.rss, private, sizing.process_bytes(live, shards, chunks))
 
 
 def _show(found: list[tuple[str, Estimate]], measured: Measured | None, as_json: bool) -> None:

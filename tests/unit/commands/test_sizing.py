@@ -112,9 +112,23 @@ def test_counts_are_of_the_namespace_by_tier_and_generation() -> None:
 
 
 def test_the_process_is_measured_where_it_is_ours() -> None:
-    assert measure(None, 0, 0) is None
-    found = measure(os.getpid(), 1_000_000, 4)
+    held = [sizing.estimate(1_000, 384), sizing.estimate(500, 768)]
+    assert measure(None, held, 0) is None
+    found = measure(os.getpid(), held, 4)
     assert found is not None
     assert 0 < found.private <= found.resident
-    assert found.expected == sizing.process_bytes(1_000_000, 4)
+    assert found.expected == sizing.process_bytes(held[0].memory + held[1].memory, 4, 1_500)
     assert found.ratio == pytest.approx(found.private / found.expected)
+
+
+@pytest.mark.requirement("D8")
+@pytest.mark.parametrize(
+    ("hot", "cold", "index", "measured"),
+    [(0, 0, None, 50), (8_000, 0, None, 164), (20_000, 80_000, None, 356), (20_000, 80_000, PLAIN, 734)],
+    ids=["empty", "just written", "quantised", "plain"],
+)
+def test_expected_memory_is_within_a_fifth_of_what_was_measured(
+    hot: int, cold: int, index: IndexSpec | None, measured: int
+) -> None:
+    live = sizing.estimate(hot + cold, 384, hot=hot, index=index).memory
+    assert sizing.process_bytes(live, 8, hot + cold) == pytest.approx(measured * 1_000_000, rel=0.2)
