@@ -120,6 +120,7 @@ def write_handbook(events: Path, target: Path) -> None:
         file.write_text(page["text"], encoding="utf-8")
 
 
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{2,}")
 
 
@@ -140,7 +141,8 @@ def known_items(path: Path, count: int, seed: int = 7) -> list[tuple[Path, str]]
 
 
 def _own_sentence(texts: dict[Path, str], file: Path, chosen: random.Random) -> str | None:
-    lines = [line for line in texts[file].splitlines() if not line.startswith(("---", "title:", "|", "```"))]
+    body = _FRONT_MATTER.sub("", texts[file])
+    lines = [line for line in body.splitlines() if not line.startswith(("|", "```", "<")) and "://" not in line]
     sentences = [s for line in lines for s in re.split(r"(?<=[.!?])\s+", line) if len(_WORD.findall(s)) >= 8]
     chosen.shuffle(sentences)
     for sentence in sentences:

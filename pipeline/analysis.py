@@ -23,7 +23,10 @@ _MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7]")
 _CANDIDATE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_\-./:\\#+@]*[A-Za-z0-9+#])?(?:\(\))?")
 MAX_IDENTIFIERS = 256
 _HEX = re.compile(r"^0x[0-9a-fA-F]+$")
-_CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]|[A-Z][a-z]+[A-Z]")
+# Names as code writes them (readFile), not as brands do (GitHub, iPhone, macOS): those would outrank better pages.
+_CAMEL = re.compile(r"^[a-z]{2,}[A-Z][a-z]")
+# Measures and ordinals (10ms, 2nd, 401k, 18F) are no names.
+_MEASURE = re.compile(r"^\d+[A-Za-z]{1,2}$")
 
 
 def tokens(text: str) -> list[str]:
@@ -76,9 +79,10 @@ def _is_identifier(token: str) -> bool:
         return True
     has_digit = any(c.isdigit() for c in token)
     has_letter = any(c.isalpha() for c in token)
-    if not has_letter:
+    if not has_letter or _MEASURE.match(token):
         return False
     if has_digit or "_" in token or _CAMEL.search(token):
         return True
     # dotted names in code (fs.readFile is caught above, os.path here), not sentence ends or host-like prose
-    return "." in token.strip(".") and all(part.isidentifier() for part in token.split("."))
+    parts = token.split(".")
+    return len(parts) > 1 and all(len(part) > 1 and part.isidentifier() for part in parts)

@@ -74,6 +74,8 @@ def test_identifiers_are_exact() -> None:
     assert set(identifiers("X-500-G3")).isdisjoint(found)
     assert identifiers("Plain words end here. Then more, and/or less.") == ()
     assert identifiers("2024 12:30 3.5") == ()
+    assert identifiers("GitHub, iPhone and macOS; e.g. the 2nd of 18F's 401k plans, in 10ms") == ()
+    assert identifiers("call readFile or os.path") == ("readfile", "os.path")
 
 
 @pytest.mark.requirement("B1")
