@@ -65,8 +65,9 @@ def identifiers(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for match in _CANDIDATE.finditer(unicodedata.normalize("NFKC", text)):
         candidate = match.group().rstrip("./:-")
+        candidate = candidate.removesuffix("()")
         if _is_identifier(candidate):
-            found.setdefault(candidate.removesuffix("()").casefold(), None)
+            found.setdefault(candidate.casefold(), None)
             if len(found) >= MAX_IDENTIFIERS:
                 break
     return tuple(found)
