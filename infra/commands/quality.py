@@ -24,6 +24,7 @@ from query_service.quality import CUTS
 from query_service.quality import table as rows_of
 
 FOLDER = "quality"
+WIDTH = 110  # columns that the table needs
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +51,8 @@ def quality(
     if json:
         emit_json(plain(made))
     else:
-        show(console(), made, stored=store_baseline and made.ok)
+        # In a log file a console is 80 columns wide, which would fold the one table.
+        show(Console(width=max(WIDTH, console().width)), made, stored=store_baseline and made.ok)
     if not made.ok:
         raise typer.Exit(1)
 

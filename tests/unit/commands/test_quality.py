@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from infra.asking import QueryApi
-from infra.commands.quality import plain, same, serves, show
+from infra.commands.quality import WIDTH, plain, same, serves, show
 from infra.errors import InfraError
 from infra.golden_run import NEAREST, SPARSE, Paths, Run, collapsed, questions_of, run
 from infra.golden_world import environment
@@ -174,10 +174,18 @@ def test_questions_of_two_tenants_are_refused(paths: Paths) -> None:
 
 def test_people_see_a_table_and_programs_the_figures(paths: Paths) -> None:
     made = _run(paths)
-    out = Console(width=140, record=True, file=StringIO())
+    out = Console(width=WIDTH, record=True, file=StringIO())
     show(out, made)
     shown = out.export_text()
-    for part in ("nDCG@10", "plain", "unanswerable", "abstention: 1 of 1", "exposures: 0", "no baseline is stored"):
+    for part in (
+        "nDCG@10",
+        "questions",
+        "plain",
+        "unanswerable",
+        "abstention: 1 of 1",
+        "exposures: 0",
+        "no baseline is stored",
+    ):
         assert part in shown
     said = json.loads(json.dumps(plain(made)))
     assert said["ok"] is True
