@@ -51,9 +51,7 @@ def admit_document(
     )
 
 
-def _refused_by_record(
-    manifest: Manifest, record: AccessRecord, closure: Closure, now: int
-) -> Refusal | None:
+def _refused_by_record(manifest: Manifest, record: AccessRecord, closure: Closure, now: int) -> Refusal | None:
     if record.tombstone:
         return Refusal.TOMBSTONE
     if record.holds:

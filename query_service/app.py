@@ -93,9 +93,7 @@ def assemble(deps: Dependencies) -> Parts:
     overlay, changes = Overlay(), Changes()
     tail = AccessTail(deps.open_tail, overlay, clock, metrics, settings.query.tail_minutes, settings.kafka.partitions)
     identity = deps.log_identity or settings.namespace
-    freshness = Freshness(
-        deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics
-    )
+    freshness = Freshness(deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics)
     encoders = Encoders(deps.load_encoder, settings.encoder.query_threads)
     state = ServiceState(reader, tail, freshness, encoders, clock, metrics, settings.query.ready_age_s)
     closures = Closures(reader, overlay, clock, tail.alive)
@@ -232,4 +230,3 @@ def _operations(parts: Parts) -> APIRouter:
         return FileResponse(STATIC / "index.html")
 
     return router
-

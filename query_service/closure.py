@@ -88,9 +88,7 @@ def _parents(record: PrincipalRecord) -> tuple[str, ...]:
 class Closures:
     """Closures, cached while the tail is alive and dropped by membership events of any principal in them."""
 
-    def __init__(
-        self, reader: IndexReader, overlay: Overlay, clock: Clock, alive: Callable[[], bool]
-    ) -> None:
+    def __init__(self, reader: IndexReader, overlay: Overlay, clock: Clock, alive: Callable[[], bool]) -> None:
         self._reader = reader
         self._overlay = overlay
         self._clock = clock

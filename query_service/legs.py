@@ -51,7 +51,6 @@ class Pool:
             else:
                 candidate.sparse = candidate.exact = True
 
-
     def by_distance(self) -> list[Candidate]:
         """The merged dense list, nearest first."""
         found = [c for c in self.found.values() if c.distance is not None]

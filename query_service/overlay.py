@@ -81,9 +81,7 @@ class Overlay:
             return False
         key = record.key or document.key
         entry = self._documents.get(document.uid, DocumentEntry(document=document))
-        entry = replace(
-            entry, appended_at=record.timestamp, partition=record.partition, offset=record.offset
-        )
+        entry = replace(entry, appended_at=record.timestamp, partition=record.partition, offset=record.offset)
         if isinstance(event, Undecodable):
             self.undecodable += 1
             entry = replace(entry, closed=entry.closed | {key})

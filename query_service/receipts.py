@@ -83,9 +83,7 @@ class ReceiptStore:
         if known != {"identity": identity, "version": _VERSION}:
             self.reset()
             self._db.execute("DELETE FROM meta")
-            self._db.executemany(
-                "INSERT INTO meta VALUES (?, ?)", [("identity", identity), ("version", _VERSION)]
-            )
+            self._db.executemany("INSERT INTO meta VALUES (?, ?)", [("identity", identity), ("version", _VERSION)])
 
     def reset(self) -> None:
         """Forget everything; the log fills it again."""

@@ -194,9 +194,7 @@ class Retriever:
                 state.records[uid] = self._overlay.access(uid, records.get(uid))
             self._judge(new, narrowing, closure, state)
 
-    def _judge(
-        self, candidates: Sequence[Candidate], narrowing: Narrowing, closure: Closure, state: _State
-    ) -> None:
+    def _judge(self, candidates: Sequence[Candidate], narrowing: Narrowing, closure: Closure, state: _State) -> None:
         now = self._clock.now()
         for c in candidates:
             manifest, record = state.manifests[c.document_uid], state.records[c.document_uid]

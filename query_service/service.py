@@ -303,4 +303,3 @@ def _step(row: dict[str, Any]) -> TraceStep:
         chunks_written=row["chunks_written"],
         chunks_removed=row["chunks_removed"],
     )
-

@@ -157,4 +157,3 @@ class _Lag:
 
 def _access_progress(progress: Sequence[Progress]) -> list[Progress]:
     return [p for p in progress if p.topic in ACCESS_TOPICS and not p.generation]
-

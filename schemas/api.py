@@ -207,7 +207,7 @@ class SourceFreshness(ClosedModel):
     pending: int = Field(ge=0, description="Documents observed but not yet visible.")
     failed: int = Field(ge=0, description="Documents of the window that ended as dead letters or without a body.")
     lag_ms: dict[str, Percentiles]
-    revocation_ms: Percentiles = Field(description="Access and deletion events: observed to applied.")
+    revocation_ms: Percentiles = Field(description="Live access and membership events: appended to applied.")
 
 
 class FreshnessResponse(ClosedModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from schemas.receipts import Progress
 from schemas.topics import Topic
 from tests.unit.query.world import GENERATION, PARTITIONS, SECRET, BackendName, World
 
+_ENCODERS: dict[str, Embedder] = {}
+
 
 class RealWorld(World):
     """Documents go into the store as the consumers would leave them; events go to the log."""
@@ -41,18 +44,18 @@ class RealWorld(World):
         self.store.ensure_base()
         self.publisher = KafkaPublisher(self.settings, "test")
         self._version = self.clock.now()
-        self._embedder: Embedder | None = None
         self.generation(GENERATION, active=True)
 
-    @property
     def embedder(self) -> Embedder:
-        """The generation's encoder."""
-        if self._embedder is None:
-            self._embedder = build_encoder(self.settings, self.store.read_generations()[GENERATION])
-        return self._embedder
+        """The encoder of all these generations, loaded once a session."""
+        key = self.spec.model_dump_json() + self.backend
+        if key not in _ENCODERS:
+            generation = self.store.read_generations()[GENERATION]
+            _ENCODERS[key] = build_encoder(self.settings, generation, for_queries=True)
+        return _ENCODERS[key]
 
     def vector(self, text: str) -> Vectors:
-        return np.asarray(self.embedder.embed_documents([text])[0], dtype=np.float32)
+        return np.asarray(self.embedder().embed_documents([text])[0], dtype=np.float32)
 
     def send(self, *events: BaseModel) -> None:
         """Append access and membership events."""
@@ -74,7 +77,8 @@ class RealWorld(World):
         )
 
     def dependencies(self) -> Dependencies:
-        return dependencies(self.settings, observed=self.metrics)
+        found = dependencies(self.settings, observed=self.metrics)
+        return replace(found, load_encoder=lambda generation: self.embedder())
 
     def close(self) -> None:
         """Leave the services; the namespace is the test's own."""

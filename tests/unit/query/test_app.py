@@ -150,6 +150,7 @@ async def test_an_encoder_that_is_down_is_503_and_words_still_work(world: World)
     world.principal("user:ann")
     world.document("a", "plan")
     async with world.running() as run:
+
         def broken(text: str) -> Vectors:
             raise EncoderUnavailable("cannot")
 
@@ -163,6 +164,7 @@ async def test_an_encoder_that_is_down_is_503_and_words_still_work(world: World)
 async def test_an_unexpected_error_says_nothing_of_itself(world: World) -> None:
     world.principal("user:ann")
     async with world.running() as run:
+
         async def broken(*arguments: Any) -> Any:
             raise RuntimeError("secret detail")
 
@@ -180,6 +182,7 @@ async def test_a_search_past_its_deadline_is_503(world: World) -> None:
         update={"query": world.settings.query.model_copy(update={"deadline_s": 0.05})}
     )
     async with world.running() as run:
+
         async def slow(*arguments: Any) -> Any:
             await asyncio.sleep(5)
 
@@ -383,6 +386,7 @@ async def test_a_token_of_positions_waits_for_both_lanes(world: World) -> None:
         world.store.write_progress([line])
 
     async with world.running() as run:
+
         async def fresh(topic: Topic, offset: int) -> bool:
             return bool((await run.search("plan", after=token(topic, offset)))["fresh"])
 

@@ -120,9 +120,7 @@ async def test_who_sees_what(world: World) -> None:
     world.document("public", "plan for all", rule=anyone())
     world.document("eng", "plan for engineering", rule=anyone("group:wiki/eng"))
     world.document("hr", "plan for people", rule=anyone("group:wiki/hr"))
-    both = AccessRule(
-        clauses=tuple(Clause(any_of=(Grant(principal=p),)) for p in ("group:wiki/eng", "group:wiki/hr"))
-    )
+    both = AccessRule(clauses=tuple(Clause(any_of=(Grant(principal=p),)) for p in ("group:wiki/eng", "group:wiki/hr")))
     world.document("both", "plan for two", rule=both)
     world.document("not-ann", "plan without ann", rule=anyone(deny=["user:ann"]))
     world.document("other tenant", "plan elsewhere")
@@ -396,6 +394,7 @@ async def test_filters(world: World) -> None:
     issue = ref("b", source="tickets", kind="issue")
     world.document(issue, "plan", language="de", effective_from=10, effective_until=20)
     async with world.running() as run:
+
         async def found(**filters: Any) -> set[str]:
             return set(await run.ids("plan", filters=filters))
 

@@ -70,7 +70,7 @@ def test_it_begins_where_the_store_stands_if_that_is_before_the_window(world: Wo
     s.until(s.tail.alive)
     assert effective(s, a) is not None, "not applied by the store, so it must be known here"
     assert effective(s, b) is not None
-    (topics, start), = world.log.starts
+    ((topics, start),) = world.log.starts
     assert topics == ("access", "membership")
     assert start.since == world.clock.now() - 15 * 60 * 1_000_000
     assert start.not_after[slot] == first and len(start.not_after) == 2 * PARTITIONS
