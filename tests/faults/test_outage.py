@@ -44,6 +44,15 @@ def product(own: Services, cache_dir: Path, tmp_path_factory: pytest.TempPathFac
         made.down()
 
 
+def texts(product: Product, user: str, query: str) -> set[str] | None:
+    """Documents found, or None while the service says that it cannot answer."""
+    answer = product.ask(user, query, mode="sparse")
+    if answer.status_code == 503:
+        return None
+    assert answer.status_code == 200, answer.text
+    return {hit["document_id"] for hit in answer.json()["hits"]}
+
+
 def word() -> str:
     return f"w{uuid4().hex[:10]}"
 
@@ -63,7 +72,7 @@ def test_a_store_that_is_away_loses_nothing_and_the_service_says_that_it_is_not_
     time.sleep(3)
     own.start("weaviate")
     product.ready(60)
-    until(lambda: product.found("ann", during, mode="sparse"), 60, "what was written meanwhile is found")
+    until(lambda: texts(product, "ann", during), 60, "what was written meanwhile is found")
 
 
 @pytest.mark.requirement("I8")
@@ -73,7 +82,7 @@ def test_a_broker_that_is_away_loses_nothing(product: Product, own: Services) ->
     product.write("broker.md", f"# Broker\n\nWritten while the log was away: {during}.\n")
     time.sleep(4)
     own.start("kafka")
-    until(lambda: product.found("ann", during, mode="sparse"), 90, "what was written meanwhile is found")
+    until(lambda: texts(product, "ann", during), 90, "what was written meanwhile is found")
     product.ready(60)
 
 
@@ -85,14 +94,14 @@ def test_a_store_restored_from_yesterdays_copy_catches_up_before_it_answers(
     product.access("secret", "group:eng")
     product.write("secret/page.md", f"# Secret\n\nThe word {secret} is for engineers.\n")
     product.write("gone.md", f"# Gone\n\nThe word {gone} will be deleted.\n")
-    until(lambda: product.found("bob", secret, mode="sparse") and product.found("bob", gone, mode="sparse"), 30)
+    until(lambda: texts(product, "bob", secret) and texts(product, "bob", gone), 30)
     own.snapshot(tmp_path / "yesterday")
     product.ready(60)
     product.access("secret", "user:ann")
     (product.folder / "gone.md").unlink()
     product.write("later.md", f"# Later\n\nThe word {later} came after the copy.\n")
-    until(lambda: product.found("bob", later, mode="sparse"), 40)
-    until(lambda: not product.found("bob", secret, mode="sparse") and not product.found("bob", gone, mode="sparse"), 40)
+    until(lambda: texts(product, "bob", later), 40)
+    until(lambda: texts(product, "bob", secret) == set() and texts(product, "bob", gone) == set(), 40)
     shown: list[str] = []
     own.restore(tmp_path / "yesterday")
     end = time.monotonic() + 60
@@ -106,6 +115,6 @@ def test_a_store_restored_from_yesterdays_copy_catches_up_before_it_answers(
             break
         time.sleep(0.1)
     assert shown == [], "a revoked or deleted page was shown from yesterday's copy"
-    assert product.found("bob", later, mode="sparse"), "what came after the copy is back"
-    assert not product.found("bob", secret, mode="sparse") and not product.found("bob", gone, mode="sparse")
-    assert product.found("ann", secret, mode="sparse")
+    assert texts(product, "bob", later), "what came after the copy is back"
+    assert texts(product, "bob", secret) == set() and texts(product, "bob", gone) == set()
+    assert texts(product, "ann", secret)
