@@ -24,7 +24,7 @@ from infra.golden_world import erase
 from pipeline.clock import SystemClock
 from schemas.generation import Generation
 
-PAGES = 500  # documents that the passages are cut from
+PAGES = 350  # documents that the passages are cut from
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,13 @@ def _holds_something(world: World, generation: Generation) -> bool:
 
 def embedded(session: Session, world: World, generation: Generation) -> tuple[list[str], synthetic.Matrix]:
     """Passages of real pages as the chunker cuts them, with their vectors; embedded once and remembered."""
+    encoder = f"{generation.encoder.model_dump_json()} {generation.backend.name}"
+    if encoder not in session.passages:
+        session.passages[encoder] = _embed(session, world, generation, encoder)
+    return session.passages[encoder]
+
+
+def _embed(session: Session, world: World, generation: Generation, encoder: str) -> tuple[list[str], synthetic.Matrix]:
     from pipeline.bootstrap import build_flow
 
     session.report.step("passages", "cutting")
@@ -118,8 +125,8 @@ def embedded(session: Session, world: World, generation: Generation) -> tuple[li
     found = sorted(set(texts_of(lines, flow.extractor, flow.chunker)))
     random.Random(47).shuffle(found)
     texts = found[: session.sizes.passages]
-    parts = [generation.encoder.model_dump_json(), generation.backend.name, *texts]
-    file = session.folder / f"passages-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}.npy"
+    name = hashlib.sha256(json.dumps([encoder, *texts]).encode()).hexdigest()[:16]
+    file = session.folder / f"passages-{name}.npy"
     if file.is_file():
         vectors = np.load(file)
     else:

@@ -34,7 +34,7 @@ class Result:
             "load1": round(load1, 2),
             **self.extra,
         }
-        if load1 > QUIET_LOAD and self.ok is False and "note" not in said:
+        if load1 > QUIET_LOAD and self.ok is False and self.value is not None and "note" not in said:
             said["note"] = f"load above {QUIET_LOAD} when it began: absolute figures do not count, ratios do"
         return said
 

@@ -11,7 +11,7 @@ from infra.bench.sizes import Sizes
 from infra.bench.world import World, remove_leftovers
 from infra.endpoints import Endpoints
 from infra.progress import Reporter
-from pipeline.ports import Embedder
+from pipeline.ports import Embedder, Vectors
 
 LIVE = ("control", "access", "index", "gateway", "owner")
 SEARCH = ("control", "access", "query")
@@ -27,6 +27,7 @@ class Session:
     sizes: Sizes
     report: Reporter
     idle_lag: list[float] = field(default_factory=list)  # of lag_idle, for what is compared with it
+    passages: dict[str, tuple[list[str], Vectors]] = field(default_factory=dict)  # by encoder
     _name: str = ""
     _world: World | None = None
     _encoder: Embedder | None = None

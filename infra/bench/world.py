@@ -94,7 +94,7 @@ class World:
             with environment(self._variables):
                 Supervisor(self.settings, self._first).up(self.endpoints, report)
             self.generation()
-            if any(spec.name == "query" for spec in self._table):
+            if any(spec.name == "query" for spec in self._first):
                 self._await_query()
         except BaseException:
             self.close()

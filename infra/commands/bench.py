@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,8 +85,10 @@ def _run(one: Bench, made: Session) -> list[Result]:
         for result in one.run(made):
             results.append(result)
             say(result, load1)
-    except HeadwaterError as error:
-        results.append(failed(one.name, str(error)))
+    except Exception as error:  # whatever it is, the other figures are still wanted
+        if not isinstance(error, HeadwaterError):
+            traceback.print_exc()
+        results.append(failed(one.name, str(error) or type(error).__name__))
         say(results[-1], load1)
         made.close_world()
     return results

@@ -108,4 +108,6 @@ def test_a_missed_target_on_a_busy_machine_says_so() -> None:
 
 def test_skipped_is_neither_passed_nor_failed() -> None:
     assert skipped("x", "no data").line(0)["ok"] is None
-    assert failed("x", "broke").line(0)["ok"] is False
+    broken = failed("x", "broke").line(9)
+    assert broken["ok"] is False
+    assert "note" not in broken
