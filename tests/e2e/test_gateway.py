@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -76,6 +77,11 @@ def test_old_text_is_never_shown_to_readers_who_came_with_its_redaction(product:
     assert not any(old in h["text"] for h in product.hits("hana", old))
 
 
+def both(product: Product, name: str, tenant: str) -> list[dict[str, Any]]:
+    hits = product.hits("gina", name, tenant=tenant, mode="sparse")
+    return hits if len(hits) == 2 else []
+
+
 @pytest.mark.requirement("I3", "A8")
 def test_the_same_id_in_two_tenants_and_two_sources_is_four_documents(product: Product) -> None:
     name = fresh()
@@ -86,9 +92,7 @@ def test_the_same_id_in_two_tenants_and_two_sources_is_four_documents(product: P
             answer = product.change({**person("gina"), "tenant": tenant, "source": source}, change)
             assert answer.status_code in (200, 202), answer.text
     for tenant in ("acme", "globex"):
-        hits = until(
-            lambda t=tenant: (h := product.hits("gina", name, tenant=t, mode="sparse")) and len(h) == 2 and h, 15
-        )
+        hits = until(partial(both, product, name, tenant), 15)
         assert {h["text"].split()[2] for h in hits} == {tenant}
         assert {h["source"] for h in hits} == {"one", "two"}
     product.change({"type": "delete", "tenant": "acme", "source": "one", "id": name}, wait="applied")

@@ -13,7 +13,8 @@ def _chained() -> BaseException:
     try:
         raise errors.KafkaError("outer") from errors.InvalidProducerEpochError()
     except errors.KafkaError as error:
-        return error
+        found: BaseException = error
+        return found
 
 
 @pytest.mark.requirement("I1")
