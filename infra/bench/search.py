@@ -21,6 +21,7 @@ from infra.bench.synthetic import SCOPES, TENANT, Corpus, person
 from infra.bench.world import World
 from infra.commands.tokens import issue
 from infra.errors import InfraError
+from infra.golden_world import erase
 from pipeline.settings import AuthSettings, Settings
 from schemas.api import SearchRequest, SearchResponse
 
@@ -246,7 +247,8 @@ def search_under_backfill(session: Session) -> Iterable[Result]:
     busy = through_http(world, ready.corpus, sizes.queries, session, clients=(1,), scopes=BUSY_SCOPES, first=3_000_000)
     left = len(made) - world.receipts.count(TENANT, "index.content")
     session.report.finish(bench)
-    session.close_world()  # what is left of the backfill is of no use
+    session.close_world()
+    erase(world.settings)  # a corpus with half a backfill in it is of no use
     yield backfill_result(calm, busy, left, len(made))
 
 

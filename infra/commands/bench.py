@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.commands.output import progress_console
+from infra.files import exclusive
 from infra.launcher import Services
 from infra.progress import Lines, Quiet, Reporter
 from pipeline import settings as config
@@ -63,15 +64,16 @@ def measure(settings: Settings, wanted: list[Bench], sizes: Sizes, report: Repor
 
     folder = settings.state_dir.absolute() / FOLDER
     services = Services(folder, cache_dir=settings.cache_dir, settings=settings)
-    ran = all(line.state in ("up", "external") for line in services.status())
     found: list[Result] = []
-    try:
-        with session(services.up(report), folder, sizes, report) as made:
-            for one in wanted:
-                found += _run(one, made)
-    finally:
-        if not ran:
-            services.down()
+    with exclusive(folder / "bench.lock", "benchmarks"):  # a second run would disturb this one: it waits
+        ran = all(line.state in ("up", "external") for line in services.status())
+        try:
+            with session(services.up(report), folder, sizes, report) as made:
+                for one in wanted:
+                    found += _run(one, made)
+        finally:
+            if not ran:
+                services.down()
     return found
 
 
