@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from pydantic import BaseModel
@@ -26,6 +27,7 @@ from schemas.keys import principal_uid
 from schemas.receipts import Progress
 
 MAX_RECORDS = 10_000
+PARSED = 10_000  # records kept parsed, by their text
 _TEXT = (
     "document", "section", "heading_path", "text", "lexical", "identifiers", "source", "kind", "content_type",
     "language",
@@ -263,12 +265,18 @@ class WeaviateReader:
         return {str(o.uuid): (str(o.properties["type"]), str(o.properties["record"])) for o in reply.objects}
 
 
+@functools.lru_cache(maxsize=PARSED)
+def _parsed(model: type[BaseModel], record: str) -> BaseModel:
+    """A frozen model of exactly this text: searches meet the same records again, and parsing costs more than reading."""
+    return parse(model, record, model.__name__)
+
+
 def _readable(model: type[M], records: dict[str, str]) -> dict[str, M]:
     """Parsed records; one that cannot be read is reported and absent, so that what it guards stays closed."""
     found: dict[str, M] = {}
     for uid, record in records.items():
         try:
-            found[uid] = parse(model, record, f"{model.__name__} {uid}")
+            found[uid] = cast(M, _parsed(model, record))
         except Reject as error:
-            _log.error("record ignored: %s", error.reason)
+            _log.error("record %s ignored: %s", uid, error.reason)
     return found

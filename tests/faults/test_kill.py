@@ -95,7 +95,8 @@ def test_an_access_consumer_stopped_between_check_and_send_undoes_no_revocation(
     until(zombie.acted, 20, "stopped between check and send")
     product.start("access")
     product.access(name, "user:nobody-here")
-    until(lambda: not any(product.found(u, name, mode="sparse") for u in ("ann", "bob")), 30, "revoked by the new owner")
+    people = ("ann", "bob")
+    until(lambda: not any(product.found(u, name, mode="sparse") for u in people), 30, "revoked by the new owner")
     zombie.process.send_signal(signal.SIGCONT)
     end = time.monotonic() + 6
     while time.monotonic() < end:
