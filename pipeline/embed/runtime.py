@@ -28,7 +28,9 @@ class TorchRuntime:
     def __init__(self, folder: Path, *, bf16: bool, threads: int) -> None:
         import torch
         from transformers import AutoModel
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # type: ignore[no-untyped-call]
         torch.set_num_threads(threads)
         self._torch = torch
         dtype = torch.bfloat16 if bf16 else torch.float32

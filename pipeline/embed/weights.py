@@ -10,14 +10,17 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import os
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pipeline.errors import ConfigError
 from pipeline.settings import Settings
 from schemas.generation import EncoderSpec
 
 WEIGHTS = "model.safetensors"
-HUB_TIMEOUT_S = 5.0
+HUB_TIMEOUT_S = 3.0
 _FILES = [WEIGHTS, "config.json", "tokenizer.json"]
 # Packages that carry a model's files: model -> (distribution, folder inside it).
 _PACKAGES = {
@@ -91,8 +94,10 @@ def _hub_download(spec: EncoderSpec) -> Path | None:
     if os.environ.get("HF_HUB_OFFLINE") == "1":
         return None
     try:
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import constants, snapshot_download
     except ImportError:
+        return None
+    if not _answers(constants.ENDPOINT):  # its client would retry for half a minute
         return None
     try:
         return Path(
@@ -100,3 +105,15 @@ def _hub_download(spec: EncoderSpec) -> Path | None:
         )
     except Exception:  # the hub's client raises errors of several libraries; every one means "not from there"
         return None
+
+
+def _answers(endpoint: str) -> bool:
+    """Whether a connection opens within HUB_TIMEOUT_S; behind a proxy that is for the proxy to say."""
+    if getproxies().get("https"):
+        return True
+    parts = urlsplit(endpoint)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 443), timeout=HUB_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
