@@ -14,7 +14,7 @@ from pipeline.clock import ManualClock
 from pipeline.manifests import ManifestCache
 from pipeline.ports import Record
 from schemas.access import AccessRule
-from schemas.documents import Manifest
+from schemas.documents import AccessRecord, Manifest
 from schemas.keys import DocumentRef
 from tests.fakes.store import FakeStore
 from tests.unit.flow.flow_world import GENERATION
@@ -46,10 +46,11 @@ def test_the_newest_events_known_keep_their_limit() -> None:
         newest.note(f"u{number}", number, number)
     assert newest.get("u499") == (499, 499) and newest.get("u0") is None
     assert len(newest._known) == 50
-    records: Newest[str, int] = Newest(limit=50)
+    records: Newest[DocumentRef, AccessRecord] = Newest(limit=50)
     for number in range(500):
-        records.put(f"u{number}", number)
-    assert records.get("u499") == 499 and records.get("u0") is None
+        rule = AccessRule.any_of("everyone")
+        records.put(document(number), AccessRecord(document=document(number), version=number + 1, rule=rule))
+    assert records.get(document(499)) is not None and records.get(document(0)) is None
     assert len(records._records) == 50
 
 
