@@ -39,7 +39,7 @@ BLOCKS = st.lists(BLOCK, max_size=25)
 
 
 @pytest.mark.requirement("A4")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(
     BLOCKS,
     st.sampled_from([{}, {"child_tokens": 60, "child_min_tokens": 30, "child_max_tokens": 80, "parent_tokens": 200}]),
@@ -59,7 +59,7 @@ def test_every_word_is_in_a_chunk_and_a_section_and_no_chunk_is_too_long(
 
 
 @pytest.mark.requirement("A4", "F11")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(BLOCKS)
 def test_code_that_fits_is_byte_equal_in_one_chunk(blocks: list[Block]) -> None:
     result = chunker().chunk(REF, document(*blocks), title="", facets="")
