@@ -15,7 +15,15 @@ from typing import Protocol
 from consumers.owner_writer import OwnerWriter
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
-from pipeline.ports import Appender, Outgoing, Publisher, Record, SourceDeletion, SourceDocument
+from pipeline.ports import (
+    Appender,
+    Outgoing,
+    Publisher,
+    Record,
+    SourceDeletion,
+    SourceDocument,
+    SourceMembership,
+)
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Change, Limits, cursor_record, forgotten_record
 from pipeline.sources.connector import Connector, Look, Seen, SourceHidden
@@ -43,6 +51,10 @@ class OwnerLog(Protocol):
 
     def memberships(self) -> Iterator[Record]:
         """Everything in ``membership`` that may concern the source, in order. Raises BusUnavailable."""
+        ...
+
+    def content_ends(self) -> dict[int, int]:
+        """Next offset of ``content`` by partition. Raises BusUnavailable."""
         ...
 
     def close(self) -> None: ...
@@ -87,6 +99,19 @@ class _Due:
     confirmed: bool = False
 
 
+@dataclass
+class _Grants:
+    """What principals gain, as the newest access state says. It waits for the documents that were seen with it.
+
+    A folder that opens shows at once what the index holds of its documents. So their new places and texts are on the
+    log first, and texts that replace older ones are indexed: an old text was meant for the readers of its day.
+    """
+
+    memberships: list[SourceMembership]
+    undecided: frozenset[str]
+    ends: dict[int, int] | None = None  # by partition: content that must be applied; None while documents are read
+
+
 class OwnerEngine:
     """Use ``start`` once, then ``step`` again and again; after any exception make a new one."""
 
@@ -114,6 +139,7 @@ class OwnerEngine:
         self._connect = connect
         self._jobs: deque[_Job] = deque()
         self._due = _Due()
+        self._grants: _Grants | None = None
         self._behind = (0, 0)  # backlog when it was last known, and content records written until then
         self._polled_at = 0
         self._request_position = 0
@@ -131,6 +157,8 @@ class OwnerEngine:
         for record in self._log.memberships():
             self.ledger.load_membership(record)
         self._polled_at = self.ledger.cursors["changes"].polled_at if "changes" in self.ledger.cursors else 0
+        if self.ledger.live():  # what an earlier owner wrote may not be indexed yet
+            self._writer.replaced_ends.update(self._log.content_ends())
         if REQUESTS in self.ledger.cursors:
             self._request_position = int(self.ledger.cursors[REQUESTS].position or 0)
         self.connector = self._connect(self.ledger)
@@ -160,11 +188,12 @@ class OwnerEngine:
         elif look is None and self.connector.degraded is None:
             # Nothing happened, and the watch would have said so: complete up to when it was asked.
             self._polled_at = max(self._polled_at, asked)
+        self._grant()
         self._heartbeat()
 
     def _pause(self) -> float:
-        if self._jobs:
-            return 0.1  # bulk waits for the backlog
+        if self._jobs or self._grants is not None:
+            return 0.1  # bulk waits for the backlog, grants for the index
         now = self._clock.elapsed()
         return max(0.0, min(self._pace.idle_s, self._due.walk - now, self._due.heartbeat - now))
 
@@ -202,7 +231,8 @@ class OwnerEngine:
         self._take(self.connector.listing())
 
     def _take(self, look: Look) -> None:
-        """What takes away goes first: memberships, then deletions; documents follow, at once or in slices."""
+        """What takes away goes first: memberships, then deletions; documents follow, at once or in slices; then what
+        memberships give."""
         if look.listing:  # what a walk no longer says is over
             self._problems, self._missing = {}, None
         if look.memberships is not None:
@@ -210,7 +240,9 @@ class OwnerEngine:
         self._told &= {*self._problems, *self.alarms, *look.problems}
         self._report(look)
         if look.memberships is not None:
-            self._write(self.ledger.memberships(look.memberships, whole=True))
+            changes = self.ledger.memberships(look.memberships, whole=True, gains=False, undecided=look.undecided)
+            self._write(changes)
+            self._grants = _Grants(look.memberships, look.undecided)
         if look.complete and look.gone:
             self._gone(look)
         if look.listing and look.complete:
@@ -222,6 +254,21 @@ class OwnerEngine:
         elif not bulk:  # before the bulk work that waits
             self._jobs.rotate(1)
             self._slice()
+        self._grant()
+
+    def _grant(self) -> None:
+        """Write what memberships give, once no older state of a document stands that it would open."""
+        grants = self._grants
+        if grants is None or any(job.look.replaced for job in self._jobs):
+            return
+        if grants.ends is None:
+            grants.ends = dict(self._writer.replaced_ends)
+        if grants.ends and self._applied is not None:
+            applied = self._applied()
+            if applied is None or any(applied.get(partition, 0) < end for partition, end in grants.ends.items()):
+                return
+        self._grants = None
+        self._write(self.ledger.memberships(grants.memberships, whole=True, undecided=grants.undecided))
 
     def _slice(self) -> None:
         """The next documents of the first job."""
@@ -244,9 +291,7 @@ class OwnerEngine:
         if self._write(changes) == 0 and job.look.listing:
             self._write_cursor()
 
-    def _observe(
-        self, seen: Seen, priority: Priority, changes: list[Change], *, force: bool = False
-    ) -> list[Change]:
+    def _observe(self, seen: Seen, priority: Priority, changes: list[Change], *, force: bool = False) -> list[Change]:
         """Add what an observation changes; a revocation that may not wait is written on the spot."""
         if isinstance(seen, SourceHidden):
             self.connector.held(seen.document)

@@ -48,6 +48,14 @@ class KafkaOwnerLog:
         """This source's membership records."""
         return read_compacted(self._settings, Topic.MEMBERSHIP, wanted=lambda key: self._mine(key, 0, 2))
 
+    def content_ends(self) -> dict[int, int]:
+        """Next offset of ``content`` by partition, whoever wrote there."""
+        tail = KafkaTail(self._settings, [Topic.CONTENT], since="end")
+        try:
+            return {slot.partition: offset for slot, offset in tail.positions().items()}
+        finally:
+            tail.close()
+
     def _mine(self, key: str | None, tenant: int, source: int) -> bool:
         try:
             parts = json.loads(key or "")

@@ -38,6 +38,7 @@ class OwnerWriter:
         self._ledger, self._appender, self._publisher = ledger, appender, publisher
         self._bodies, self._clock, self._metrics, self._limits = bodies, clock, observed, limits
         self.content_ends: dict[int, int] = {}  # by partition: the offset after our last content event
+        self.replaced_ends: dict[int, int] = {}  # the same of those content events that replace an older text
         self.content_records = 0  # content events written since the start
 
     def write(
@@ -65,6 +66,11 @@ class OwnerWriter:
                 self.content_records += 1
             if place.topic != Topic.CURSORS:
                 self._metrics.count("headwater_appended_total", source=source, topic=str(place.topic))
+        replacing = {event.version for change in transaction.changes if change.replaces for event in change.content}
+        for version, place in zip(transaction.versions(), appended, strict=True):
+            if version in replacing:
+                ends = self.replaced_ends
+                ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
         refused = [c.refusal for c in transaction.changes if c.refusal is not None]
         if refused:
             self._publisher.publish(list(self._dead_letters(refused, transaction, appended)))

@@ -48,6 +48,7 @@ class Change:
     refusal: Refusal | None = None
     drop_body: str | None = None  # claim check to remove once this is committed
     again: bool = False  # observe the document once more when this is committed: its content follows
+    replaces: bool = False  # an older text of the document stands until this content is indexed
 
     @property
     def size(self) -> int:
@@ -103,9 +104,7 @@ def _access(event: AccessEvent) -> Outgoing:
 def membership_record(event: MembershipSet) -> Outgoing:
     """A membership event as it is appended: keyed by tenant, principal and source, placed by tenant and principal."""
     key = membership_key(event.tenant, event.principal, event.source)
-    return Outgoing(
-        Topic.MEMBERSHIP, key, _value(event), partition_key=membership_key(event.tenant, event.principal)
-    )
+    return Outgoing(Topic.MEMBERSHIP, key, _value(event), partition_key=membership_key(event.tenant, event.principal))
 
 
 def state_record(state: DocumentState) -> Outgoing:
@@ -156,28 +155,33 @@ def _groups(changes: Sequence[Change], events: int, size: int) -> Iterator[list[
 
 
 def _urgent_first(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Split, keeping the order per document: compaction keeps what was appended last, so versions must not cross."""
+    """Split, keeping the order per document and principal: compaction keeps what was appended last, so versions must
+    not cross."""
     urgent: list[Change] = []
     rest: list[Change] = []
-    hurried: set[DocumentRef | None] = set()
+    hurried: set[DocumentRef | str | None] = set()
     for change in reversed(changes):
+        target = change.document if not change.membership else change.membership[0].principal
         if change.urgent:
-            hurried.add(change.document)
-        (urgent if change.document in hurried else rest).append(change)
+            hurried.add(target)
+        (urgent if target in hurried else rest).append(change)
     return urgent[::-1], rest[::-1]
 
 
 def transactions(
     changes: Sequence[Change], cursor: Callable[[], SourceCursor], limits: Limits
 ) -> Iterator[Transaction]:
-    """Cut changes into transactions: memberships, then what takes something away, then the rest.
+    """Cut changes into transactions: what takes away first, memberships before documents; memberships that give last.
+
+    A membership that gives must not be in force before the documents that it opens are as they were seen with it.
 
     ``cursor`` is asked once for each, when it is built. The order inside: membership, access, content, states, cursor.
     """
-    memberships = [c for c in changes if c.membership]
+    losses, gains = _urgent_first([c for c in changes if c.membership])
     urgent, rest = _urgent_first([c for c in changes if not c.membership])
     hurried = min(limits.urgent_events, limits.events)
-    for part, events in ((memberships, limits.events), (urgent, hurried), (rest, limits.events)):
+    parts = ((losses, limits.events), (urgent, hurried), (rest, limits.events), (gains, limits.events))
+    for part, events in parts:
         for group in _groups(part, events, limits.bytes):
             end = cursor()
             ordered = [record for kind in _records(group) for record in kind]

@@ -34,7 +34,9 @@ class Look:
     began: int  # µs; everything before it is in the look
     seen: Iterator[Seen]
     expected: int = 0  # about how many documents ``seen`` will yield
+    replaced: int = 0  # how many of them are known already: their older state stands until the new one is written
     memberships: list[SourceMembership] | None = None
+    undecided: frozenset[str] = frozenset()  # audiences whose members cannot be told yet: those on the log stay
     gone: list[SourceDeletion] = field(default_factory=list)
     complete: bool = True
     listing: bool = False  # a look at everything

@@ -8,7 +8,7 @@ doubt and must be built again from the log.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -45,6 +45,8 @@ from schemas.keys import DocumentRef
 T = TypeVar("T", bound=BaseModel)
 FORGET_DELETED_US = 90 * 24 * 3600 * 1_000_000
 """How long a deleted document is remembered: as long as tombstones."""
+DENY = "#deny"
+"""How the names of the sets end whose members are turned away (``schemas.access.deny_audience``)."""
 
 
 class Ledger:
@@ -200,6 +202,7 @@ class Ledger:
                 state=state.to_state(document),
                 urgent=verdict.urgent,
                 refusal=refusal,
+                replaces=content is not None and old.content_version > 0 and not old.deleted,
             )
         ]
 
@@ -212,11 +215,7 @@ class Ledger:
         state.attributes_hash = None  # differs from any, so that the content follows
         self._documents[(seen.document.kind, seen.document.id)] = state
         event = self._access_set(seen.document, state, verdict, seen.updated_at, "live")
-        return [
-            Change(
-                seen.document, access=(event,), state=state.to_state(seen.document), urgent=True, again=True
-            )
-        ]
+        return [Change(seen.document, access=(event,), state=state.to_state(seen.document), urgent=True, again=True)]
 
     def deletion(self, seen: SourceDeletion) -> list[Change]:
         """A document that is gone. One never seen gets a tombstone too: its creation may come late."""
@@ -279,23 +278,41 @@ class Ledger:
         event = self._access_set(document, state, verdict, seen.updated_at, "live")
         return [Change(document, access=(event,), state=state.to_state(document), urgent=verdict.urgent)]
 
-    def memberships(self, seen: Iterable[SourceMembership], *, whole: bool = False) -> list[Change]:
+    def memberships(
+        self,
+        seen: Iterable[SourceMembership],
+        *,
+        whole: bool = False,
+        gains: bool = True,
+        undecided: frozenset[str] = frozenset(),
+    ) -> list[Change]:
         """Direct parents of principals; with ``whole`` the principals that are not named have ended.
 
-        What takes something away comes first. A parent ending in ``#deny`` takes away by being gained.
+        What takes something away comes first. A parent that leads to a ``#deny`` takes away by being gained. Without
+        ``gains`` that is all: what gives is left to a later call. Who is in an ``undecided`` parent stays in it.
         """
         wanted = {s.principal: PrincipalPart(parents=_parents(s), removed=s.removed, version=0) for s in seen}
         if whole:
             ended = [p for p, part in self.members.items() if p not in wanted and not part.removed]
             wanted.update({p: PrincipalPart(removed=True, version=0) for p in ended})
+        denying = _Denying(wanted, self.members)
         losing: list[str] = []
         gaining: list[str] = []
-        for principal, part in wanted.items():
+        for principal, part in list(wanted.items()):
             known = self.members.get(principal)
+            before, after = set(known.parents) if known else set(), set(part.parents)
+            if undecided & before - after and not part.removed:
+                after |= undecided & before
+                part = wanted[principal] = part.model_copy(update={"parents": tuple(sorted(after))})
+            denied = {p for p in after - before if denying(p)}
+            if not gains and not part.removed:
+                after = (after & before) | denied | {p for p in before if p.endswith(DENY)}
+                if (known is None or known.removed) and (principal.startswith("user:") or not after):
+                    continue  # nobody so far, and being somebody is a gain
+                part = wanted[principal] = part.model_copy(update={"parents": tuple(sorted(after))})
             if known is not None and (known.parents, known.removed) == (part.parents, part.removed):
                 continue
-            before, after = set(known.parents) if known else set(), set(part.parents)
-            loses = part.removed or bool(before - after) or any(p.endswith("#deny") for p in after - before)
+            loses = part.removed or bool(before - after) or bool(denied)
             (losing if loses else gaining).append(principal)
         changes = []
         for principal in losing + gaining:
@@ -313,9 +330,7 @@ class Ledger:
             changes.append(Change(membership=(event,), urgent=principal in losing))
         return changes
 
-    def hold(
-        self, document: DocumentRef, *, active: bool, reason: str, name: HoldName = QUARANTINE
-    ) -> list[Change]:
+    def hold(self, document: DocumentRef, *, active: bool, reason: str, name: HoldName = QUARANTINE) -> list[Change]:
         """Lay on or lift a hold; nothing where the quarantine is so already, or the document is unknown."""
         known = self._documents.get((document.kind, document.id))
         if known is None or (name == QUARANTINE and (name in known.holds) == active):
@@ -346,9 +361,7 @@ class Ledger:
             priority="live" if verdict.urgent else priority,
         )
 
-    def _hold(
-        self, document: DocumentRef, *, active: bool, reason: str, name: HoldName = QUARANTINE
-    ) -> HoldChanged:
+    def _hold(self, document: DocumentRef, *, active: bool, reason: str, name: HoldName = QUARANTINE) -> HoldChanged:
         return HoldChanged(
             document=document,
             hold=name,
@@ -378,6 +391,31 @@ class Ledger:
         except DocumentError as error:
             return None, Refusal(seen.document, version, error.kind, error.reason)
         return event.model_copy(update={"body": body}), None
+
+
+class _Denying:
+    """Whether being in a group or audience denies something: it is a deny set, or leads to one."""
+
+    def __init__(self, wanted: Mapping[str, PrincipalPart], known: Mapping[str, PrincipalPart]) -> None:
+        self._wanted, self._known = wanted, known
+        self._found: dict[str, bool] = {}
+
+    def __call__(self, principal: str) -> bool:
+        if principal not in self._found:
+            self._found[principal] = self._leads(principal)
+        return self._found[principal]
+
+    def _leads(self, principal: str) -> bool:
+        seen, todo = {principal}, [principal]
+        while todo:
+            name = todo.pop()
+            if name.endswith(DENY):
+                return True
+            part = self._wanted.get(name) or self._known.get(name)
+            above = set(part.parents) - seen if part is not None else ()
+            seen.update(above)
+            todo += above
+        return False
 
 
 def _parents(seen: SourceMembership) -> tuple[str, ...]:

@@ -47,10 +47,14 @@ OPEN = FolderAccess(allow=frozenset({EVERYONE}))
 
 @dataclass(frozen=True)
 class Groups:
-    """Listed users, and the direct members of each group (``user:name`` or ``group:name``)."""
+    """Listed users, and the direct members of each group (``user:name`` or ``group:name``).
+
+    ``incomplete`` groups name another group that is not listed: more people may belong to them than can be told.
+    """
 
     users: frozenset[str] = frozenset()
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    incomplete: frozenset[str] = frozenset()
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -130,14 +134,18 @@ def parse_groups(data: bytes, file: str = GROUPS_FILE) -> tuple[Groups, list[str
     if not isinstance(given, dict):
         raise AccessFileError(file, "groups", "is not a mapping", "Write groups: {eng: [ann, bob]}.")
     groups: dict[str, frozenset[str]] = {}
+    incomplete: set[str] = set()
     problems: list[str] = []
     for key, members in given.items():
         where = f"groups.{key}"
         name = _name(key, file, where)
         if not isinstance(members, list):
             raise AccessFileError(file, where, "is not a list", f"Write {name}: [ann, group:other].")
-        groups[name] = _members(members, name, users, set(map(str, given)), file, problems)
-    return Groups(users, groups), problems
+        listed = set(map(str, given))
+        groups[name] = _members(members, name, users, listed, file, problems)
+        if any(m.startswith("group:") and m.removeprefix("group:") not in listed for m in members):
+            incomplete.add(name)
+    return Groups(users, groups, frozenset(incomplete)), problems
 
 
 def _users(value: object, file: str) -> frozenset[str]:
@@ -180,6 +188,30 @@ def _qualified(source: str, name: str) -> str:
     return names.group(source, name.removeprefix("group:")) if name.startswith("group:") else name
 
 
+def closed_denials(groups: Groups, folders: Mapping[str, FolderAccess]) -> dict[str, str]:
+    """Folders that deny a group of which cannot be told who is in it, with the reason: there nobody may read.
+
+    A denial that misses the person meant would open the folder, and a group's name changes more easily than its people.
+    """
+    unsure = set(groups.incomplete)
+    while more := {g for g, members in groups.groups.items() if g not in unsure and _names_any(members, unsure)}:
+        unsure |= more
+    found = {}
+    for folder, access in folders.items():
+        for name in sorted(access.deny):
+            group = name.removeprefix("group:")
+            if name.startswith("group:") and (group not in groups.groups or group in unsure):
+                why = "names a group that is not" if group in groups.groups else "is not"
+                file = f"{names.readable(folder) or '.'}/{ACCESS_FILE}"
+                found[folder] = f"nobody may read: {file}: deny: {name} {why} in {GROUPS_FILE}. List it, or correct it."
+                break
+    return found
+
+
+def _names_any(members: frozenset[str], groups: set[str]) -> bool:
+    return any(m.startswith("group:") and m.removeprefix("group:") in groups for m in members)
+
+
 def memberships(
     tenant: str, source: str, groups: Groups, folders: Mapping[str, FolderAccess]
 ) -> tuple[list[SourceMembership], list[str]]:
@@ -197,11 +229,13 @@ def memberships(
     for group, members in groups.groups.items():
         for member in members:
             parents[_qualified(source, member)].add(names.group(source, group))
+    closed = closed_denials(groups, folders)
     for folder, access in folders.items():
         allowed, denied = names.audience(source, folder), names.denied(source, folder)
         parents[allowed]
         parents[denied]
-        for listed, parent in ((access.allow, allowed), (access.deny, denied)):
+        allow = access.allow if folder not in closed else frozenset[str]()
+        for listed, parent in ((allow, allowed), (access.deny, denied)):
             for name in sorted(listed):
                 if name not in known:
                     problems.append(f"{names.readable(folder) or '.'}/{ACCESS_FILE}: {name} is not in {GROUPS_FILE}")

@@ -20,13 +20,14 @@ from pipeline.sources.folder.access import (
     AccessFileError,
     FolderAccess,
     Groups,
+    closed_denials,
     memberships,
     parse_access,
     parse_groups,
     reach,
     rule_of,
 )
-from pipeline.sources.folder.names import folders_of, readable
+from pipeline.sources.folder.names import audience, denied, folders_of, readable
 from pipeline.sources.folder.tree import Tree, Unsettled
 from schemas.access import AccessRule
 
@@ -113,7 +114,13 @@ class Readers:
         """The whole membership state, problems and alarms."""
         whole, problems = memberships(self._tenant, self._source, self._groups, self._folders)
         closed = [a.closed for a in self._folders.values() if a.closed and not a.closed.startswith(_WAITING)]
+        closed += closed_denials(self._groups, self._folders).values()
         return whole, [*self._group_problems, *problems], [*self._group_alarms, *closed]
+
+    def undecided(self) -> frozenset[str]:
+        """Audiences of folders of which it is not certain yet whether they have an access file."""
+        waiting = [f for f, a in self._folders.items() if a.closed and a.closed.startswith(_WAITING)]
+        return frozenset(name(self._source, f) for f in waiting for name in (audience, denied))
 
     def rule(self, path: str) -> AccessRule:
         """The rule of the document at a path."""

@@ -211,11 +211,13 @@ class FolderSource:
         gone = [self._gone(path) for path in match.vanished if self._surely_gone(path)] if walked.complete else []
         expected = len(match.changed) + len(match.new) + len(match.moved)
         seen = self._moved_first(match, problems)
-        return Look(began, seen, expected, gone=gone, complete=walked.complete, problems=problems)
+        replaced = len(match.changed) + len(match.moved)
+        return Look(began, seen, expected, replaced, gone=gone, complete=walked.complete, problems=problems)
 
     def _with_memberships(self, look: Look) -> None:
         whole, problems, alarms = self._readers.memberships()
         look.memberships = whole if self._readers.ready else None
+        look.undecided = self._readers.undecided()
         look.problems.extend(problems)
         look.alarms.extend(alarms)
 

@@ -45,6 +45,9 @@ class MemoryLog:
         self.transactions.append(written)
         return appended
 
+    def content_ends(self) -> dict[int, int]:
+        return {partition: end for (topic, partition), end in self._offsets.items() if topic == Topic.CONTENT}
+
     def topic(self, topic: Topic) -> list[Record]:
         return [r for r in self.records if r.topic == topic]
 
@@ -110,6 +113,9 @@ class MemoryOwnerLog(OwnerLog):
 
     def memberships(self) -> Iterator[Record]:
         return iter(self._log.topic(Topic.MEMBERSHIP))
+
+    def content_ends(self) -> dict[int, int]:
+        return self._log.content_ends()
 
     def close(self) -> None:
         """Nothing to close."""

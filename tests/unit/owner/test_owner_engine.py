@@ -125,6 +125,76 @@ def test_a_permission_change_is_membership_alone(wiki: Wiki) -> None:
     assert len(wiki.log.topic(Topic.ACCESS) + wiki.log.topic(Topic.CONTENT)) == documents
 
 
+def _swapped(wiki: Wiki) -> None:
+    """A folder for few and one for all change their names, between two looks."""
+    wiki.put("shut/.access.yaml", "allow: [group:eng]")
+    wiki.put("shut/page.md", "# Page\n\nSecret.")
+    wiki.put("open/page.md", "# Page\n\nPublic.")
+    wiki.throttled, wiki.applied = True, {}
+    wiki.start()
+    wiki.settle()
+    assert wiki.log.parents()["everyone"] == ("audience:wiki/", "audience:wiki/open")
+    assert wiki.log.parents()["group:wiki/eng"] == ("audience:wiki/eng", "audience:wiki/shut")
+    wiki.engine.close()
+    for old, new in (("shut", "between"), ("open", "shut"), ("between", "open")):
+        (wiki.root / old).rename(wiki.root / new)
+
+
+@pytest.mark.requirement("A8", "B1", "I4")
+def test_a_folder_opens_only_when_the_texts_that_replace_its_old_ones_are_indexed(wiki: Wiki) -> None:
+    _swapped(wiki)
+    wiki.applied = wiki.log.content_ends()
+    wiki.start()
+    wiki.settle()
+    parents = wiki.log.parents()
+    assert parents["everyone"] == ("audience:wiki/",) and parents["group:wiki/eng"] == ("audience:wiki/eng",)
+    assert newest(wiki)["shut/page.md"].body.text.endswith("Public.")
+    wiki.applied = None  # nobody can say
+    wiki.settle()
+    assert wiki.log.parents() == parents
+    wiki.applied = wiki.log.content_ends()
+    wiki.settle()
+    assert wiki.log.parents()["everyone"] == ("audience:wiki/", "audience:wiki/shut")
+    assert wiki.log.parents()["group:wiki/eng"] == ("audience:wiki/eng", "audience:wiki/open")
+
+
+@pytest.mark.requirement("A8", "I1", "I4")
+def test_an_owner_that_begins_anew_waits_for_what_an_earlier_one_wrote(wiki: Wiki) -> None:
+    _swapped(wiki)
+    wiki.start()
+    wiki.settle()
+    wiki.restart()
+    wiki.settle()
+    assert wiki.log.parents()["everyone"] == ("audience:wiki/",)
+    wiki.applied = wiki.log.content_ends()
+    wiki.settle()
+    assert wiki.log.parents()["everyone"] == ("audience:wiki/", "audience:wiki/shut")
+
+
+@pytest.mark.requirement("A6", "A8")
+def test_an_owner_that_begins_anew_keeps_readers_whom_it_cannot_tell_yet(wiki: Wiki) -> None:
+    wiki.start()
+    wiki.settle()
+    before = wiki.log.membership()
+    wiki.put("new.md", "# New", old=False)  # the root's access file may come in a moment
+    wiki.restart()
+    wiki.settle()
+    assert wiki.log.membership() == before
+
+
+@pytest.mark.requirement("A8", "I13")
+def test_a_grant_waits_for_no_new_document(wiki: Wiki) -> None:
+    wiki.throttled, wiki.applied = True, {}
+    wiki.start()
+    wiki.settle()
+    for n in range(30):
+        wiki.put(f"new/{n}.md", f"# {n}", old=False)
+    wiki.put("eng/.access.yaml", "allow: [everyone]", old=False)
+    wiki.engine.step()
+    assert wiki.engine.busy
+    assert "audience:wiki/eng" in wiki.log.parents()["everyone"]
+
+
 @pytest.mark.requirement("A1", "D5")
 def test_a_group_change_and_a_user_who_left(wiki: Wiki) -> None:
     wiki.start()

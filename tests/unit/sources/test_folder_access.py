@@ -12,6 +12,7 @@ from pipeline.sources.folder.access import (
     AccessFileError,
     FolderAccess,
     Groups,
+    closed_denials,
     memberships,
     parse_access,
     parse_groups,
@@ -108,6 +109,27 @@ def test_names_that_reach_nobody_are_reported_and_grant_nothing() -> None:
     whole, problems = memberships("acme", "wiki", GROUPS, folders)
     assert len(problems) == 2 and all("hr/.access.yaml" in p for p in problems)
     assert not any(names.audience("wiki", "hr") in m.parents for m in whole)
+
+
+@pytest.mark.requirement("I12")
+@pytest.mark.parametrize(
+    ("groups", "closed"),
+    [
+        ("groups: {out: [cleo]}", False),
+        ("groups: {external: [cleo]}", True),  # the group was renamed, the denial not
+        ("groups: {out: [cleo, group:partners]}", True),
+        ("groups: {out: [group:near], near: [group:far], far: [group:out, group:gone]}", True),
+        ("groups: {out: [cleo], other: [group:gone]}", False),
+    ],
+)
+def test_a_denial_of_a_group_that_cannot_be_told_closes_the_folder(groups: str, closed: bool) -> None:
+    parsed, _ = parse_groups(f"users: [ann, cleo]\n{groups}".encode())
+    folders = {"": OPEN, "hr": FolderAccess(frozenset({EVERYONE}), frozenset({"group:out", "user:left"}))}
+    whole, _ = memberships("acme", "wiki", parsed, folders)
+    assert any(names.audience("wiki", "hr") in m.parents for m in whole) is not closed
+    reasons = closed_denials(parsed, folders)
+    assert list(reasons) == (["hr"] if closed else [])
+    assert all("hr/.access.yaml: deny: group:out" in reason for reason in reasons.values())
 
 
 @pytest.mark.requirement("I12")

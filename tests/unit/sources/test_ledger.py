@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import BusUnavailable, Crash
 from pipeline.ports import Record, SourceMembership
-from pipeline.sources.changes import Limits
+from pipeline.sources.changes import Change, Limits
 from pipeline.sources.ledger import FORGET_DELETED_US
 from schemas.access import AccessRule
 from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, HoldChanged
@@ -290,6 +290,73 @@ def test_memberships_are_written_where_they_differ_and_losses_come_first(bench: 
     assert denied.urgent  # gaining a denial takes away
 
 
+@pytest.mark.requirement("A8", "I4")
+def test_what_memberships_take_away_can_be_written_before_what_they_give(bench: Bench) -> None:
+    def member(name: str, *parents: str) -> SourceMembership:
+        return SourceMembership("acme", name, parents)
+
+    bench.write(
+        bench.ledger.memberships(
+            [
+                member("everyone", "audience:kb/open"),
+                member("user:ann", "group:kb/eng"),
+                member("user:bob", "audience:kb/shut#deny"),
+                member("group:kb/eng", "audience:kb/shut"),
+            ],
+            whole=True,
+        )
+    )
+    swapped = [
+        member("everyone", "audience:kb/shut"),
+        member("user:ann", "group:kb/eng", "group:kb/outside"),
+        member("user:bob"),
+        member("user:cleo", "group:kb/eng"),
+        member("group:kb/eng", "audience:kb/open"),
+        member("group:kb/outside", "audience:kb/late", "audience:kb/open#deny"),
+    ]
+    said = {c.membership[0].principal: c.membership[0].parents for c in _said(bench, swapped, gains=False)}
+    assert said == {
+        "everyone": (),
+        "user:ann": ("group:kb/eng", "group:kb/outside"),  # being outside denies: it does not wait
+        "group:kb/eng": (),
+        "group:kb/outside": ("audience:kb/open#deny",),
+    }
+    assert _said(bench, swapped, gains=False) == []
+    given = {c.membership[0].principal: c.membership[0].parents for c in _said(bench, swapped, gains=True)}
+    assert given == {
+        "everyone": ("audience:kb/shut",),
+        "user:bob": (),
+        "user:cleo": ("group:kb/eng",),
+        "group:kb/eng": ("audience:kb/open",),
+        "group:kb/outside": ("audience:kb/late", "audience:kb/open#deny"),
+    }
+    assert _said(bench, swapped, gains=True) == []
+
+
+def _said(bench: Bench, seen: list[SourceMembership], *, gains: bool) -> list[Change]:
+    changes = bench.ledger.memberships(seen, whole=True, gains=gains)
+    bench.write(changes)
+    bench.reload()
+    return changes
+
+
+@pytest.mark.requirement("I1", "I4")
+def test_memberships_that_give_come_last_and_never_out_of_order(bench: Bench) -> None:
+    bench.write(bench.ledger.memberships([SourceMembership("acme", "user:ann", ("group:kb/a",))]))
+    gains = bench.ledger.memberships([SourceMembership("acme", "user:bob", ("group:kb/a",))])
+    twice = bench.ledger.memberships([SourceMembership("acme", "user:ann", ("group:kb/a", "group:kb/b"))])
+    twice += bench.ledger.memberships([SourceMembership("acme", "user:ann", ())])
+    changes = [*gains, *twice, *bench.ledger.observe(doc("x"))]
+    written = [[(r.topic, r.key) for r in t if r.topic != "cursors"] for t in bench.write(changes)]
+    ann, bob = '["acme","user:ann","kb"]', '["acme","user:bob","kb"]'
+    assert written == [
+        [("membership", ann), ("membership", ann)],
+        [("access", ref().key), ("content", ref().key)],
+        [("membership", bob)],
+    ]
+    assert bench.ledger.members["user:ann"].parents == ()
+
+
 @pytest.mark.requirement("A1")
 def test_each_source_writes_its_own_record_of_a_person(bench: Bench) -> None:
     changes = bench.ledger.memberships([SourceMembership("acme", "user:ann", ("group:kb/a",))])
@@ -304,6 +371,7 @@ def test_each_source_writes_its_own_record_of_a_person(bench: Bench) -> None:
 def test_transactions_are_small_ordered_and_take_away_first(bench: Bench) -> None:
     for n in range(10):
         bench.say(doc("x", BOTH, id_=f"d{n}"))
+    bench.write(bench.ledger.memberships([SourceMembership("acme", "user:ann", ("group:kb/a",))]))
     bench.clock.advance(1)
     changes = [c for n in range(200) for c in bench.ledger.observe(doc("y", id_=f"n{n}"))]
     changes += [c for n in range(5) for c in bench.ledger.observe(doc("x", ANN, id_=f"d{n}"))]
