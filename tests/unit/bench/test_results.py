@@ -24,7 +24,8 @@ from infra.bench.search import Asked, Table, backfill_result, search_result
 )
 def test_ingest_is_judged_by_cpu_and_by_the_clock(cpu: float, wall: float, chunks: int, ok: bool) -> None:
     alone = Cost(1000, 100.0, 100.0)
-    result = ingest_result(Cost(chunks, cpu, wall), alone, Cost(1000, 125.0, 125.0), 500)
+    both = alone.and_(Cost(1000, 100.0, 100.0))
+    result = ingest_result(Cost(chunks, cpu, wall), both, Cost(250, 31.25, 31.25), 500, texts=1000)
     assert result.ok is ok
     assert result.ratio == pytest.approx(chunks / cpu / 10)
     assert result.extra["clock_ratio"] == pytest.approx(chunks / wall / 10, abs=1e-3)
