@@ -101,7 +101,7 @@ def assemble(deps: Dependencies) -> Parts:
     freshness.subscribe(changes.notify)
     service = QueryService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state,
-        Waiter(reader, overlay, tail, changes), verifier.log_key(),
+        Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
     )  # fmt: skip
     return Parts(verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics)
 

@@ -56,7 +56,7 @@ def search_hit(ranked: Ranked, record: AccessRecord, text: ChunkText, now: int) 
     facts["tier"] = ranked.candidate.tier
     return SearchHit(
         **facts,
-        section_id=text.section_id,
+        section_id=ranked.section_id,
         chunk_id=text.chunk_id,
         chunk_index=ranked.ordinal,
         chunk_total=max(ranked.manifest.chunk_total, ranked.ordinal + 1),

@@ -63,6 +63,7 @@ class Ranked:
     manifest: Manifest
     record: AccessRecord
     ordinal: int
+    section_id: str
     fused: float
     dense_rank: int | None = None
     sparse_rank: int | None = None
@@ -90,13 +91,20 @@ class Outcome:
     repaired: int = 0
 
 
+class Place(NamedTuple):
+    """Where a listed chunk stands in its document now; what the chunk itself remembers may be older."""
+
+    ordinal: int
+    section_ordinal: int
+
+
 @dataclass
 class _State:
     """Manifests and records of one request, and where each listed chunk stands in its document."""
 
     manifests: dict[str, Manifest | None] = field(default_factory=dict)
     records: dict[str, AccessRecord | None] = field(default_factory=dict)
-    ordinals: dict[str, int] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     verdicts: dict[str, Refusal | None] = field(default_factory=dict)
 
     def admits(self, chunk_id: str) -> bool:
@@ -184,7 +192,7 @@ class Retriever:
                 manifest = manifests.get(uid)
                 state.manifests[uid] = manifest if manifest is not None and manifest.document.uid == uid else None
                 state.records[uid] = self._overlay.access(uid, records.get(uid))
-        await self._find_ordinals(plan, new, state)
+        await self._find_places(plan, new, state)
         self._judge(new, narrowing, closure, state)
         behind = sorted({c.document_uid for c in new if state.verdicts[c.chunk_id] is Refusal.ACCESS_BEHIND})
         if behind:
@@ -198,10 +206,10 @@ class Retriever:
         now = self._clock.now()
         for c in candidates:
             manifest, record = state.manifests[c.document_uid], state.records[c.document_uid]
-            listed = c.chunk_id in state.ordinals
+            listed = c.chunk_id in state.places
             state.verdicts[c.chunk_id] = admit_chunk(listed, manifest, record, closure, narrowing, now)
 
-    async def _find_ordinals(self, plan: Plan, candidates: Sequence[Candidate], state: _State) -> None:
+    async def _find_places(self, plan: Plan, candidates: Sequence[Candidate], state: _State) -> None:
         by_document: dict[str, list[str]] = {}
         for c in candidates:
             by_document.setdefault(c.document_uid, []).append(c.chunk_id)
@@ -216,12 +224,12 @@ class Retriever:
             wanted = set(chunk_ids)
             for ordinal, entry in enumerate(manifest.chunks):
                 if entry.chunk_id in wanted:
-                    state.ordinals[entry.chunk_id] = ordinal
+                    state.places[entry.chunk_id] = Place(ordinal, entry.section_ordinal)
         found = await asyncio.gather(
             *(self._reader.page_entries(plan.generation, manifest, ids) for manifest, ids in paged)
         )
         for entries in found:
-            state.ordinals.update({chunk_id: entry.ordinal for chunk_id, entry in entries.items()})
+            state.places.update({c: Place(entry.ordinal, entry.section_ordinal) for c, entry in entries.items()})
 
     @staticmethod
     def _short_legs(pool: Pool, state: _State, want: int) -> set[str]:
@@ -297,7 +305,8 @@ class Retriever:
                     candidate=admitted[chunk_id],
                     manifest=manifest,
                     record=record,
-                    ordinal=state.ordinals[chunk_id],
+                    ordinal=state.places[chunk_id].ordinal,
+                    section_id=_section_of(manifest, state.places[chunk_id]),
                     fused=fused[chunk_id],
                     dense_rank=dense_rank.get(chunk_id),
                     sparse_rank=sparse_rank.get(chunk_id),
@@ -364,3 +373,9 @@ class Retriever:
                 if text is not None and text.document_uid == r.candidate.document_uid:
                     supplied.append(Supplied(r, record, text))
         return supplied
+
+
+def _section_of(manifest: Manifest, place: Place) -> str:
+    """Id of the section that holds the chunk now, by the manifest; empty where a damaged manifest lacks it."""
+    sections = manifest.sections
+    return sections[place.section_ordinal] if place.section_ordinal < len(sections) else ""

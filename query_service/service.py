@@ -86,7 +86,11 @@ class QueryService:
         narrowing = narrow(scope, request.filters, self._clock.now())
         token = read_token(request.after, scope.tenant) if request.after is not None else None
         generation = await self._state.current()
-        fresh = None if token is None else await self._waiter.wait(token, generation.name, request.wait_ms)
+        fresh: bool | None = None
+        if token is not None:
+            fresh = await self._waiter.wait(
+                token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
+            )
         return await self._in_time(self._search(scope, request, narrowing, generation, fresh))
 
     async def _search(
@@ -114,7 +118,7 @@ class QueryService:
             query_id=query_id,
             generation=generation.name,
             hits=hits,
-            complete_until=complete,
+            complete_until=complete if closure.principals else {},  # as in freshness: nobody learns of no source
             fresh=fresh,
             counts=SearchCounts(
                 dense=outcome.admitted["dense"],
@@ -231,10 +235,10 @@ class QueryService:
             next_offset=following if wanted and following < total else None,
             sections=tuple(
                 SectionView(
-                    section_id=s, ordinal=sections[s].ordinal, heading_path=sections[s].heading_path,
-                    text=sections[s].text, page=sections[s].page,
+                    section_id=s, ordinal=place, heading_path=sections[s].heading_path, text=sections[s].text,
+                    page=sections[s].page,
                 )
-                for s in wanted
+                for place, s in enumerate(wanted, start=offset)
                 if s in sections
             ),
             complete_until=complete,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -166,3 +167,21 @@ def test_exact_identifiers_rank_above_their_near_twins(product: Product) -> None
     }.items():
         hits = product.hits("gina", query, filters={"sources": [base]})
         assert hits[0]["document_id"] == expected, query
+
+
+@pytest.mark.requirement("A3", "I6")
+def test_a_chunk_that_an_edit_elsewhere_kept_names_the_section_that_holds_it_now(product: Product) -> None:
+    name = fresh()
+    kept = f"The kept sentence of {name} stands in the first part. " * 12
+    before, after = "The old ending of the page says this. " * 12, "A new ending of the page says that. " * 12
+    text = "# Page\n\n## First\n\n{}\n\n## Second\n\n{}\n"
+    product.change(person("gina", "group:gw"), wait="applied")
+    product.change(page(name, text.format(kept, before), "group:gw"), wait="searchable")
+    token = product.change(page(name, text.format(kept, after), "group:gw"), wait="searchable").json()["token"]
+    time.sleep(6)  # what was replaced is removed by now
+    answer = product.ask("gina", f"kept sentence {name}", after=token, wait_ms=5000).json()
+    hit = next(h for h in answer["hits"] if h["document_id"] == name and "kept sentence" in h["text"])
+    document = product.get(f"/v1/documents/{hit['document_uid']}", "gina").json()
+    sections = {s["section_id"]: s["text"] for s in document["sections"]}
+    assert "kept sentence" in sections[hit["section_id"]]
+    assert [s["ordinal"] for s in document["sections"]] == list(range(len(sections)))

@@ -7,7 +7,9 @@ import time
 from uuid import uuid4
 
 import pytest
+from kafka import KafkaProducer
 
+from schemas.topics import Topic
 from tests.faults.conftest import Dying
 from tests.product import Product, until
 
@@ -118,3 +120,34 @@ def test_killed_owner_gateway_and_query_service_come_back_and_miss_nothing(produ
     product.ready()
     until(lambda: seen(product, name) == {NEW}, 30)
     until(lambda: "index.md" in {h["path"] for h in product.hits("ann", name, mode="sparse")}, 30)
+
+
+@pytest.mark.requirement("I9", "A8", "D5")
+def test_a_source_that_dies_inside_its_transaction_holds_up_no_revocation(product: Product) -> None:
+    name = f"t{uuid4().hex[:8]}"
+    member = {"type": "membership", "tenant": "acme", "principal": "user:bob", "parents": []}
+    page_ = {
+        "type": "upsert", "tenant": "acme", "id": name, "title": name, "text": f"The word {name}.",
+        "access": {"allow": ["user:bob"]},
+    }  # fmt: skip
+    token = product.change(member, page_).json()["token"]
+    assert product.ask("bob", name, after=token, wait_ms=10_000).json()["hits"]
+    kafka = product.settings.kafka
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap, transactional_id=f"dying-{name}", transaction_timeout_ms=30_000
+    )
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in range(kafka.partitions):
+            for topic in (Topic.ACCESS, Topic.CONTENT, Topic.MEMBERSHIP):
+                producer.send(topic.physical(product.settings.namespace), b"{}", b"unfinished", partition=partition)
+        producer.flush()  # and now its process hangs: neither commit nor abort
+        started = time.monotonic()
+        rule = {"type": "access", "tenant": "acme", "id": name, "access": {"allow": ["user:ann"]}}
+        assert product.change(rule, wait="applied").status_code == 200
+        assert time.monotonic() - started < 3
+        assert not product.found("bob", name, mode="sparse")
+    finally:
+        producer.abort_transaction()
+        producer.close()
