@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import logging
 import threading
 import time
@@ -20,14 +21,14 @@ from consumers.gateway_wait import Pending, ReceiptWatch, StoreCheck
 from consumers.gateway_writer import AnyChange, SourceWriter, Written, plan
 from consumers.owner_engine import OwnerLog
 from pipeline.clock import Clock
-from pipeline.errors import ConfigError, Crash, Retry
+from pipeline.errors import ConfigError, Crash, Reject, Retry
 from pipeline.observe import Metrics
 from pipeline.ports import BodyStore
 from pipeline.settings import Settings
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Limits
-from schemas.api_changes import CHANGES, ChangeResult, UpsertChange
-from schemas.tokens import MAX_DOCUMENTS, FreshnessToken, TokenDocument, TokenPosition
+from schemas.api_changes import CHANGES, ChangeResult, DeleteChange, MembershipChange, UpsertChange
+from schemas.tokens import MAX_DOCUMENTS, MAX_TOKEN, FreshnessToken, TokenDocument, TokenPosition
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.gateway")
@@ -38,6 +39,8 @@ MAX_WRITERS = 32
 MAX_WAITING = 1000
 BULK_WINDOW = 2000
 ASK_STORE_S = 0.25
+MAX_READERS_BYTES = 750_000
+"""Longest list of readers or parents: a record on the log takes 2 MiB, and an index's manifest holds a rule twice."""
 
 
 @dataclass
@@ -88,13 +91,34 @@ def parse(body: bytes) -> list[AnyChange]:
     """The changes of a body, one or an array. Raises Refused (400, 422); nothing of the input is in it."""
     try:
         data = from_json(body)
-    except ValueError:
+        json.loads(body, object_pairs_hook=_each_once)
+    except _Twice:
+        raise Refused(400, "Not understood", "An object names a field twice; say which of the two is meant.") from None
+    except (ValueError, RecursionError):
         raise Refused(400, "Not understood", "The body is not valid JSON in UTF-8.") from None
     single = not isinstance(data, list)
     try:
         return list(CHANGES.validate_python([data] if single else data))
     except ValidationError as error:
         raise of_validation(error, single=single) from None
+
+
+class _Twice(Exception):
+    """A field is there twice: which of its values was meant is not for us to guess."""
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise _Twice
+
+
+def _readers(change: AnyChange) -> tuple[str, int]:
+    """The field that lists principals, and its bytes on the log."""
+    if isinstance(change, MembershipChange):
+        return "parents", sum(len(p.encode()) + 3 for p in change.parents)
+    if isinstance(change, DeleteChange) or change.access is None:
+        return "access", 0
+    return "access", len(change.access.rule().model_dump_json(exclude_none=True).encode())
 
 
 class Gateway:
@@ -122,6 +146,10 @@ class Gateway:
             if isinstance(change, UpsertChange) and len(change.body()) > limit:
                 problem = f"the body has more than {limit} bytes (bodies.max_bytes); shorten it"
                 errors.append(field_problem(f"{where}{'text' if change.text is not None else 'base64'}", problem))
+            field, size = _readers(change)
+            if size > MAX_READERS_BYTES:
+                problem = f"has more than {MAX_READERS_BYTES} bytes; name groups instead of many principals"
+                errors.append(field_problem(f"{where}{field}", problem))
         if errors:
             raise invalid(errors)
         if any(isinstance(c, UpsertChange) and c.priority == "bulk" for c in changes):
@@ -169,6 +197,9 @@ class Gateway:
         if isinstance(error, Crash):
             log.error("a source was taken over by another owner: %s", error)
             return Refused(409, "Taken over", "Another process owns this source now; send the changes there.")
+        if isinstance(error, Reject):
+            log.error("the log does not take a change: %s", error)
+            return Refused(413, "Too large", "A change makes a record that the log does not take; send less in it.")
         if isinstance(error, Retry):
             return unavailable("The log did not acknowledge the changes; send the same request again.")
         return error
@@ -289,8 +320,12 @@ class Gateway:
 
 def token_of(tenant: str, written: Mapping[str, Written]) -> FreshnessToken:
     """Documents and versions for few, positions on the log for many; memberships always as positions."""
+    token = _token(tenant, written, few=sum(len(part.documents) for part in written.values()) <= MAX_DOCUMENTS)
+    return token if len(token.encode()) <= MAX_TOKEN else _token(tenant, written, few=False)  # their ids are long
+
+
+def _token(tenant: str, written: Mapping[str, Written], *, few: bool) -> FreshnessToken:
     documents = {d: v for part in written.values() for d, v in part.documents.items()}
-    few = len(documents) <= MAX_DOCUMENTS
     last: dict[tuple[str, int], int] = {}
     for part in written.values():
         for place in part.places:

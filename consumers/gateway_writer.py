@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from consumers.owner_engine import OwnerLog
 from consumers.owner_writer import OwnerWriter
 from pipeline.clock import Clock
-from pipeline.errors import BusUnavailable, Crash, HeadwaterError
+from pipeline.errors import BusUnavailable, Crash, HeadwaterError, Reject
 from pipeline.observe import Metrics
 from pipeline.ports import (
     Appended,
@@ -194,6 +194,12 @@ class SourceWriter:
             written = self._append(batch)
         except Exception as error:  # whatever it is, each caller hears of it and the ledger is in doubt
             self._drop()
+            if isinstance(error, Reject) and len(batch.jobs) > 1:  # one request's fault is not its neighbours'
+                for job in batch.jobs:
+                    alone = _Batch()
+                    alone.jobs.append(job)
+                    self._serve(alone)
+                return
             if isinstance(error, Crash):
                 self.ended = str(error)
             if not isinstance(error, HeadwaterError):

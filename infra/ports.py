@@ -48,14 +48,14 @@ def choose(names: Mapping[str, int], remembered: Mapping[str, int], taken: Itera
     for name, width in names.items():
         port = remembered.get(name)
         wanted = range(port, port + width) if port else range(0)
-        if not port or used & set(wanted) or not all(_becomes_free(p) for p in wanted):
+        if not port or used & set(wanted) or not all(becomes_free(p) for p in wanted):
             port = free_port(used | set(remembered.values()), width)
         chosen[name] = port
         used |= set(range(port, port + width))
     return chosen
 
 
-def _becomes_free(port: int, seconds: float = 1.0) -> bool:
+def becomes_free(port: int, seconds: float = 1.0) -> bool:
     """Whether the port is free, allowing a process that was just killed a moment to let go of it."""
     end = time.monotonic() + seconds
     while not is_free(port):

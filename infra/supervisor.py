@@ -137,7 +137,7 @@ class Supervisor:
         return {spec.name: state.ports[f"health_{spec.name}"] for spec in self._table}
 
     def _start(self, spec: Spec, endpoints: Endpoints, health_port: int) -> None:
-        if spec.port and not ports.is_free(port := spec.port(self._settings)):
+        if spec.port and not ports.becomes_free(port := spec.port(self._settings)):
             raise StartError(
                 f"{spec.name} cannot listen: port {port} is taken by another program.",
                 f"Stop that program, or set {spec.port_variable} to a free port.",

@@ -38,9 +38,7 @@ class Waiter:
     confirmed: whoever guesses learns as much as of a document that does not exist.
     """
 
-    def __init__(
-        self, reader: IndexReader, overlay: Overlay, tail: AccessTail, changes: Changes, clock: Clock
-    ) -> None:
+    def __init__(self, reader: IndexReader, overlay: Overlay, tail: AccessTail, changes: Changes, clock: Clock) -> None:
         self._reader = reader
         self._overlay = overlay
         self._tail = tail
@@ -65,9 +63,7 @@ class Waiter:
         )
         return documents and positions
 
-    async def _documents_visible(
-        self, token: FreshnessToken, generation: str, resolve: ResolveClosure
-    ) -> bool:
+    async def _documents_visible(self, token: FreshnessToken, generation: str, resolve: ResolveClosure) -> bool:
         wanted = {d.ref(token.tenant).uid: d for d in token.documents}
         if not wanted:
             return True

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from consumers import gateway_service
 from consumers.gateway import create_app
 from consumers.gateway_service import GatewayDeps
 from consumers.gateway_wait import ReceiptWatch
+from consumers.gateway_writer import plan
 from pipeline.clock import ManualClock
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, Reject
 from pipeline.observe import Metrics
 from pipeline.settings import Settings
 from schemas.api_changes import CHANGES, EXAMPLES, ChangesReply
@@ -139,6 +141,61 @@ def test_too_much_is_413_whether_it_says_so_or_not(door: Door) -> None:
 
 
 @pytest.mark.requirement("F22")
+def test_readers_that_no_record_holds_are_refused_before_anything_is_written(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_service, "MAX_READERS_BYTES", 5000)
+    many = [f"group:kb/{'x' * 900}{n}" for n in range(6)]
+    response = door.send([upsert(), {"type": "membership", "tenant": "acme", "principal": "user:ann", "parents": many}])
+    assert response.status_code == 422 and fields(response) == ["changes[1].parents"]
+    for access in ({"allow": many}, {"all_of": [many[:3], many[3:]]}):
+        for change in (upsert(access=access), {"type": "access", "tenant": "acme", "id": "a", "access": access}):
+            response = door.send(change)
+            assert response.status_code == 422 and fields(response) == ["access"]
+    assert not door.log.events()
+
+
+@pytest.mark.requirement("I12")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"type":"delete","tenant":"acme","id":"a","id":"b"}',
+        b'[{"type":"access","tenant":"acme","id":"a","access":{"allow":["user:ann"],"allow":["everyone"]}}]',
+    ],
+)
+def test_a_field_that_is_there_twice_is_refused(door: Door, body: bytes) -> None:
+    response = door.send(body)
+    assert response.status_code == 400 and "twice" in response.json()["detail"]
+    assert not door.log.events()
+
+
+@pytest.mark.requirement("A11")
+def test_long_ids_give_a_token_that_a_search_takes(door: Door) -> None:
+    answer = door.ok([upsert(f"{n}" + "x" * 1800) for n in range(9)])
+    token = FreshnessToken.decode(answer["token"])
+    assert not token.documents and {p.topic for p in token.positions} == {Topic.ACCESS, Topic.CONTENT}
+
+
+def test_a_request_that_the_log_does_not_take_fails_alone(door: Door) -> None:
+    taken = door.log.write
+
+    def refuse(outgoing: Any, now: int) -> Any:
+        if any("bad" in out.key for out in outgoing):
+            raise Reject("too large", stage="append", kind="too_large")
+        return taken(outgoing, now)
+
+    door.log.write = refuse  # type: ignore[method-assign]
+    door.gate.clear()  # all three wait for the log and go together
+    writer = door.gateway.writer("acme", "gateway")
+    jobs = [[plan(CHANGES.validate_python([upsert(id_)])[0], "gateway")] for id_ in ("first", "good", "bad", "better")]
+    futures = [writer.submit(job) for job in jobs]
+    door.gate.set()
+    assert [f.exception(10) is None for f in futures] == [True, True, False, True]
+    response = door.send(upsert("bad"))
+    assert response.status_code == 413 and "bad" not in response.text
+
+
+@pytest.mark.requirement("I12")
 def test_one_body_too_large_refuses_the_request_whole(door: Door) -> None:
     response = door.send([upsert("a"), upsert("b", "x" * 5_001)])
     assert response.status_code == 422 and fields(response) == ["changes[1].text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 from infra import ports
 
@@ -62,3 +63,13 @@ def test_no_port_is_given_twice() -> None:
 def test_ports_of_other_services_are_avoided() -> None:
     free = ports.free_port()
     assert ports.choose({"a": 1}, {"a": free}, taken=[free])["a"] != free
+
+
+def test_a_port_that_is_let_go_in_a_moment_becomes_free() -> None:
+    server = _listen()
+    port = server.getsockname()[1]
+    assert not ports.becomes_free(port, seconds=0.05)
+    timer = threading.Timer(0.1, server.close)
+    timer.start()
+    assert ports.becomes_free(port, seconds=10)
+    timer.join()

@@ -11,6 +11,7 @@ import pytest
 from pipeline.errors import EncoderUnavailable
 from pipeline.ports import Vectors
 from query_service.app import create_app
+from schemas.access import AccessRule
 from schemas.api import (
     DocumentResponse,
     FreshnessResponse,
@@ -366,6 +367,27 @@ async def test_a_freshness_token_is_waited_for(world: World) -> None:
         newer = world.document("a", "plan anew")
         reply = await waiting
         assert reply["fresh"] is True and reply["hits"][0]["version"] == newer.content_version
+
+
+@pytest.mark.requirement("B1", "A8")
+async def test_a_made_up_token_does_not_tell_whether_a_hidden_document_exists(world: World) -> None:
+    from schemas.tokens import FreshnessToken, TokenDocument
+
+    world.principal("user:ann")
+    world.principal("user:bob")
+    hidden = world.document("hidden", "plan", rule=AccessRule.any_of("user:bob"))
+
+    async def fresh(id_: str, content: int, access: int, sub: str = "ann") -> bool:
+        line = TokenDocument(kind="page", id=id_, source="wiki", content=content, access=access)
+        token = FreshnessToken(tenant=TENANT, documents=(line,)).encode()
+        return bool((await run.search("plan", sub, after=token))["fresh"])
+
+    async with world.running() as run:
+        for content, access in ((1, 0), (0, 1), (1, 1), (hidden.content_version, 1), (1, hidden.access_version)):
+            assert not await fresh("hidden", content, access) and not await fresh("absent", content, access)
+            assert await fresh("hidden", content, access, "bob")
+        assert await fresh("hidden", hidden.content_version, hidden.access_version), "its writer was given these"
+        assert await fresh("hidden", 0, 0) and await fresh("absent", 0, 0)
 
 
 @pytest.mark.requirement("A11")

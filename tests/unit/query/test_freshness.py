@@ -241,6 +241,7 @@ async def test_complete_until(world: World) -> None:
         reply = await run.search("plan")
         assert reply["complete_until"] == {"wiki": t + 100}
         assert (await run.search("plan", filters={"sources": ["none"]}))["complete_until"] == {"none": None}
+        assert (await run.search("plan", "stranger"))["complete_until"] == {}, "nobody learns of no source"
         assert run.parts.freshness.complete_until("other") == {}
         document = await run.get(f"/v1/documents/{m.document.uid}")
         assert document.json()["complete_until"] == t + 100
