@@ -296,6 +296,7 @@ class OwnerEngine:
         if isinstance(seen, SourceHidden):
             self.connector.held(seen.document)
             return changes + self.ledger.hold(seen.document, active=True, reason=seen.reason)
+        self._due.condemned.pop(seen.document, None)  # it came back: its going says nothing of another time
         new = self.ledger.observe(seen, priority=priority, force=force)
         if not any(change.again for change in new):
             return changes + new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -610,3 +611,23 @@ def test_the_body_of_a_deleted_document_goes_at_once(wiki: Wiki) -> None:
     (wiki.root / "index.md").unlink()
     wiki.engine.step()
     assert len(wiki.bodies.bodies) == 1
+
+
+@pytest.mark.requirement("A1", "D4")
+def test_what_went_and_came_back_is_as_safe_from_a_wrong_listing_as_before(wiki: Wiki, tmp_path: Path) -> None:
+    for n in range(30):
+        wiki.put(f"many/{n}.md", f"# Page {n}\n\nText {n}.")
+    wiki.start()
+    wiki.settle()
+    away = tmp_path / "away"
+    (wiki.root / "many").rename(away)
+    wiki.engine.step()  # seen going: hidden, to be deleted at a second look
+    away.rename(wiki.root / "many")
+    wiki.settle(6)
+    assert not any(isinstance(e, AccessTombstone) for e in wiki.log.access())
+    wiki.engine.connector.close()  # from now on only the walk sees changes
+    (wiki.root / "many").rename(away)
+    wiki.clock.advance(10)
+    wiki.settle()
+    assert not any(isinstance(e, AccessTombstone) for e in wiki.log.access())
+    assert wiki.engine.alarms and "hidden, not deleted" in wiki.engine.alarms[0]
