@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from infra.bench.synthetic import PRINCIPALS, SCOPES, TENANT, Corpus, Made, pers
 from pipeline import analysis
 from pipeline.clock import Clock
 from pipeline.embed import StubEncoder
-from pipeline.errors import BodyGone
+from pipeline.errors import BodyGone, StoreUnavailable
 from pipeline.flow import Change, DocumentFlow, facets_of
 from pipeline.ports import ChunkWrite, Deadline, IndexStore, Vectors
 from schemas.access import AccessRule
@@ -39,6 +40,7 @@ from schemas.generation import Generation
 from schemas.keys import CHUNK_NAMESPACE, SECTION_NAMESPACE, DocumentRef, canonical_json
 
 THREADS = 3
+ATTEMPTS, PAUSE_S = 5, 0.5
 TOGETHER = 100  # documents whose manifests are looked up, and whose access records are written, in one call
 SECTION = 5  # chunks of a section
 CONTENT_TYPE, LANGUAGE = "application/json", "en"
@@ -162,16 +164,30 @@ class Seeder:
         }  # fmt: skip
 
     def write(self, batch: Sequence[Made]) -> None:
+        """Write documents; a store that does not answer for a moment is asked again. Raises StoreUnavailable."""
+        for attempt in range(ATTEMPTS):
+            try:
+                self._write(batch, again=attempt > 0)
+                return
+            except StoreUnavailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                for flow in self._flows.values():
+                    flow.manifests.forget()
+                time.sleep(PAUSE_S * 2**attempt)
+
+    def _write(self, batch: Sequence[Made], *, again: bool) -> None:
         """Chunks, sections and manifests by the flow, then the access records that admit readers."""
         records: list[AccessRecord] = []
         for tier, flow in self._flows.items():
             placed = [made for made in batch if made.tier == tier]
             flow.manifests.prefetch(made.document for made in placed)
-            records += [self._commit(flow, made) for made in placed]
+            records += [self._commit(flow, made, again) for made in placed]
         self._store.write_access(TENANT, records)
 
-    def _commit(self, flow: DocumentFlow, made: Made) -> AccessRecord:
+    def _commit(self, flow: DocumentFlow, made: Made, again: bool) -> AccessRecord:
         change, access = self._events(made)
+        change.ambiguous = again  # what was not acknowledged may stand there without a vector
         prepared = flow.prepare(change)
         prepared.manifest = prepared.manifest.model_copy(update={"tier": made.tier})
         self._encoder.learn(made)

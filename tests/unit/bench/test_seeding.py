@@ -7,10 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 
+from infra.bench import seeding
 from infra.bench.recall import Part, part
 from infra.bench.seeding import chunk_ids, seed
 from infra.bench.synthetic import CHUNKS, SCOPES, TENANT, Corpus, person, principal, scope, unit
 from pipeline.clock import ManualClock
+from pipeline.errors import StoreUnavailable
 from pipeline.ports import SearchFilter
 from schemas.access import EVERYONE
 from schemas.documents import Tier
@@ -83,6 +85,24 @@ def test_writing_again_changes_nothing(corpus: Corpus, store: FakeStore) -> None
     before = store.count_chunks("g1", TENANT)
     seed(store, GENERATION, ManualClock(), corpus, lambda done, total: None)
     assert store.count_chunks("g1", TENANT) == before
+
+
+@pytest.mark.requirement("D1")
+def test_what_the_store_did_not_acknowledge_is_written_again_with_its_vectors(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeding, "PAUSE_S", 0.0)
+    store = FakeStore()
+    store.ensure_base()
+    store.ensure_generation(GENERATION)
+    store.fail_next("insert_chunks", torn=True, skip=2)
+    seeding.Seeder(store, GENERATION, ManualClock()).write([corpus.made(number) for number in range(6)])
+    for number in range(6):
+        ids = chunk_ids(corpus.made(number))
+        assert set(store.read_vectors("g1", TENANT, ids)) == set(ids)
+    store.fail_next("write_access", n=9)
+    with pytest.raises(StoreUnavailable):
+        seeding.Seeder(store, GENERATION, ManualClock()).write([corpus.made(7)])
 
 
 @pytest.mark.requirement("D1")
