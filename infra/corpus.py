@@ -9,11 +9,20 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+
+from pipeline.sources.folder.access import (
+    ACCESS_FILE,
+    GROUPS_FILE,
+    AccessFileError,
+    parse_access,
+    parse_groups,
+)
+from schemas.access import EVERYONE
 
 HANDBOOK = Path("..") / "shared" / "data" / "handbook-history" / "events.jsonl"
 SAMPLE_WIKI = Path("samples") / "wiki"
@@ -45,6 +54,7 @@ class Corpus:
     wide: str  # a person who may read (nearly) everything
     narrow: str  # a person who may not
     restricted: str  # a folder (relative) that wide may read and narrow may not
+    question: str  # what only wide gets answers to from that folder
     documents: int
 
 
@@ -55,7 +65,7 @@ def prepare(state_dir: Path, root: Path) -> Corpus:
         target = state_dir / "corpus" / "handbook"
         if not target.is_dir():
             _whole(target, lambda folder: write_handbook(handbook, folder))
-        return Corpus("handbook", target, "acme", "ann", "bob", "_pages/policies", _count(target))
+        return Corpus("handbook", target, "acme", "ann", "bob", "_pages/policies", "travel policy", _count(target))
     target = state_dir / "corpus" / "wiki"
     if not target.is_dir():
         _whole(target, lambda folder: shutil.copytree(root / SAMPLE_WIKI, folder, dirs_exist_ok=True))
@@ -64,7 +74,7 @@ def prepare(state_dir: Path, root: Path) -> Corpus:
 
 def sample_corpus(path: Path) -> Corpus:
     """The sample wiki at ``path``."""
-    return Corpus("wiki", path, "acme", "ann", "omar", "engineering", _count(path))
+    return Corpus("wiki", path, "acme", "ann", "omar", "engineering", "how is a service deployed", _count(path))
 
 
 def _whole(target: Path, fill: object) -> None:
@@ -120,34 +130,64 @@ def write_handbook(events: Path, target: Path) -> None:
         file.write_text(page["text"], encoding="utf-8")
 
 
+def readable(path: Path, user: str) -> Callable[[Path], bool]:
+    """Tells of each page below ``path`` whether its files let ``user`` read it."""
+    mine = {EVERYONE, f"user:{user}"}
+    try:
+        groups, _ = parse_groups((path / GROUPS_FILE).read_bytes())
+    except (OSError, AccessFileError):
+        return lambda page: False
+    while more := {f"group:{g}" for g, members in groups.groups.items() if members & mine} - mine:
+        mine |= more
+
+    def opened(folder: Path) -> bool:
+        file = folder / ACCESS_FILE
+        if not file.is_file():
+            return True
+        try:
+            rule = parse_access(file.read_bytes(), file.name)
+        except (OSError, AccessFileError):
+            return False
+        return bool(rule.allow & mine) and not rule.deny & mine
+
+    return lambda page: all(opened(folder) for folder in page.parents if folder.is_relative_to(path))
+
+
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_WORD = re.compile(r"[A-Za-z][A-Za-z'-]{2,}")
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_MARKER = re.compile(r"^\s*(?:[-*+>]|\d+\.|#+)\s+")
+_MARKUP = re.compile(r"[<>`*\[\]|_]|://|&\w+;")
 
 
-def known_items(path: Path, count: int, seed: int = 7) -> list[tuple[Path, str]]:
-    """Known-item questions: (page, a run of 8 to 12 words that stands in that page alone), seeded."""
+def known_items(
+    path: Path, count: int, seed: int = 7, wanted: Callable[[Path], bool] = lambda page: True
+) -> list[tuple[Path, str]]:
+    """Known-item questions: (page, a run of 8 to 12 words that stands in that page alone), seeded.
+
+    Only pages that are ``wanted`` are asked for.
+    """
     texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in pages(path)}
     chosen = random.Random(seed)
-    files = list(texts)
+    files = [file for file in texts if wanted(file)]
     chosen.shuffle(files)
     questions: list[tuple[Path, str]] = []
     for file in files:
         if len(questions) >= count:
             break
-        sentence = _own_sentence(texts, file, chosen)
-        if sentence:
-            questions.append((file, sentence))
+        run = _own_run(texts, file, chosen)
+        if run:
+            questions.append((file, run))
     return questions
 
 
-def _own_sentence(texts: dict[Path, str], file: Path, chosen: random.Random) -> str | None:
-    body = _FRONT_MATTER.sub("", texts[file])
-    lines = [line for line in body.splitlines() if not line.startswith(("|", "```", "<")) and "://" not in line]
-    sentences = [s for line in lines for s in re.split(r"(?<=[.!?])\s+", line) if len(_WORD.findall(s)) >= 8]
+def _own_run(texts: dict[Path, str], file: Path, chosen: random.Random) -> str | None:
+    body = _CODE.sub("", _FRONT_MATTER.sub("", texts[file]))
+    lines = [_MARKER.sub("", line) for line in body.splitlines()]
+    sentences = [s for line in lines for s in re.split(r"(?<=[.!?])\s+", line) if not _MARKUP.search(s)]
     chosen.shuffle(sentences)
     for sentence in sentences:
-        if "](" in sentence or "<" in sentence:
-            continue
-        if sum(sentence in text for text in texts.values()) == 1:
-            return " ".join(_WORD.findall(sentence)[:12])
+        words = sentence.split()[:12]
+        run = " ".join(words)
+        if len(words) >= 8 and sum(run in text for text in texts.values()) == 1:
+            return run
     return None

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from infra.corpus import Corpus, known_items, pages
+from infra.corpus import Corpus, known_items, pages, readable
 from pipeline.bus.consumer import KafkaTail
 from pipeline.clock import SystemClock
 from pipeline.errors import Retry
@@ -45,9 +45,9 @@ class Percentiles:
 
 
 class ReceiptsTail:
-    """Follows the receipts topic in a thread and keeps what concerns one source of one tenant."""
+    """Follows the receipts topic in a thread and keeps what concerns one source of one tenant; None: any."""
 
-    def __init__(self, settings: Settings, tenant: str, source: str) -> None:
+    def __init__(self, settings: Settings, tenant: str | None = None, source: str | None = None) -> None:
         self._tail = KafkaTail(settings, [Topic.RECEIPTS], since="beginning")
         self._tenant = tenant
         self._source = source
@@ -73,7 +73,8 @@ class ReceiptsTail:
                 continue
             for record in records:
                 receipt = Receipt.model_validate_json(record.value or b"{}")
-                if receipt.tenant == self._tenant and receipt.source in (self._source, None):
+                ours = self._tenant in (None, receipt.tenant)
+                if ours and (self._source is None or receipt.source in (self._source, None)):
                     self._note(receipt)
 
     def _note(self, receipt: Receipt) -> None:
@@ -144,6 +145,7 @@ class Outcome:
     searches: int = 0
     right: int = 0
     forbidden: int = 0
+    missed: list[str] = field(default_factory=list)  # pages that their searches did not find
     faults: list[str] = field(default_factory=list)
 
     def line(self) -> dict[str, object]:
@@ -175,6 +177,7 @@ class Rehearsal:
         self._narrow = narrow
         self._report = report
         self._clock = SystemClock()
+        self._open_to_wide = readable(corpus.path, corpus.wide)
         self.outcome = Outcome()
 
     def ingest(self, seconds: float = 1800) -> None:
@@ -199,18 +202,20 @@ class Rehearsal:
 
     def search(self, count: int = 40) -> None:
         """Known-item searches by both people: the page must come, and never to who may not read it."""
-        questions = known_items(self._corpus.path, count)
+        questions = known_items(self._corpus.path, count, wanted=self._open_to_wide)
         for done, (page, question) in enumerate(questions, 1):
             self._report("search", done, len(questions))
             path = page.relative_to(self._corpus.path).as_posix()
-            hits = self._wide.search(question)
-            self.outcome.searches += 1
-            self.outcome.right += any(hit["path"] == path for hit in hits)
+            self._score(self._wide.search(question), path)
             self.outcome.forbidden += _inside(self._narrow.search(question), self._corpus.restricted)
 
     def edit(self, rounds: int = 20) -> None:
         """Edit pages one at a time and measure each edit from the file's last write to its visibility."""
-        files = [page for page, _ in known_items(self._corpus.path, rounds, seed=11)]
+        # text behind the end of an HTML page would belong to no part of it
+        items = known_items(
+            self._corpus.path, rounds, seed=11, wanted=lambda p: p.suffix == ".md" and self._open_to_wide(p)
+        )
+        files = [page for page, _ in items]
         for number, file in enumerate(files, 1):
             self._report("edit", number, len(files))
             path = file.relative_to(self._corpus.path).as_posix()
@@ -221,7 +226,7 @@ class Rehearsal:
                 self.outcome.faults.append(f"an edit of {path} was not visible within 20 s")
             else:
                 self.outcome.lag.values.append(taken)
-                self._found(word, path)
+                self._score(self._wide.search(word, k=3, mode="sparse"), path)
             self._change(file, path, before)
 
     def _change(self, file: Path, path: str, text: str) -> float | None:
@@ -246,10 +251,12 @@ class Rehearsal:
             return None
         return (visible(self._tail.receipts[mark:])[0] - written) / 1000
 
-    def _found(self, word: str, path: str) -> None:
+    def _score(self, hits: Iterable[dict[str, object]], path: str) -> None:
         self.outcome.searches += 1
-        if any(hit["path"] == path for hit in self._wide.search(word, k=3, mode="sparse")):
+        if any(hit["path"] == path for hit in hits):
             self.outcome.right += 1
+        else:
+            self.outcome.missed.append(path)
 
     def revoke(self, rounds: int = 20) -> None:
         """Take the restricted folder's readers away and give them back; measured from the write to the last receipt.
@@ -293,10 +300,8 @@ class Rehearsal:
 
     def _question_inside(self) -> str:
         folder = self._corpus.path / self._corpus.restricted
-        for page, question in known_items(self._corpus.path, 1000):
-            if folder in page.parents:
-                return question
-        return self._corpus.restricted
+        inside = known_items(self._corpus.path, 1, wanted=lambda p: folder in p.parents and self._open_to_wide(p))
+        return inside[0][1] if inside else self._corpus.question
 
     def _await_hits(self, question: str, *, present: bool) -> None:
         end = time.monotonic() + 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,14 +34,16 @@ def register(app: typer.Typer) -> None:
 
 
 def check(json: JsonFlag = False) -> None:
-    """Read the settings, say what will not work, and print the values in force (secrets masked)."""
+    """Read the settings, say what will not work, print the values in force (secrets masked) and where each is set."""
     settings = config.load()
     findings = list(problems(settings))
     values = settings.model_dump(mode="json")
+    origins = _origins(values)
     if json:
-        emit_json({"ok": not findings, "file": str(config.config_path()), "findings": findings, "settings": values})
+        file = str(config.config_path())
+        emit_json({"ok": not findings, "file": file, "findings": findings, "settings": values, "origins": origins})
     else:
-        _print(settings, findings, values)
+        _print(settings, findings, values, origins)
     if findings:
         raise typer.Exit(1)
 
@@ -66,19 +70,38 @@ def problems(settings: Settings) -> Iterator[Finding]:
         yield Finding("encoder.weights", f"{settings.encoder.weights} is no folder", "Name the folder of the model.")
 
 
-def _print(settings: Settings, findings: list[Finding], values: dict[str, Any]) -> None:
+def _origins(values: dict[str, Any]) -> dict[str, str]:
+    """Where each setting comes from: environment, file or default."""
+    file = config.config_path()
+    written = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    variables = {name.upper() for name in os.environ}
+    return {name: _origin(name.split("."), written, variables) for name, _ in _flat("", values)}
+
+
+def _origin(parts: list[str], written: Any, variables: set[str]) -> str:
+    if any(f"HEADWATER_{'__'.join(parts[:end])}".upper() in variables for end in range(1, len(parts) + 1)):
+        return "environment"
+    for part in parts:
+        if isinstance(written, list):
+            written = dict(enumerate(written)).get(int(part))
+        elif isinstance(written, dict):
+            written = written.get(part)
+    return "default" if written is None else "file"
+
+
+def _print(settings: Settings, findings: list[Finding], values: dict[str, Any], origins: dict[str, str]) -> None:
     out = console()
     file = config.config_path()
     found = str(file) if file.is_file() else f"{file} (not there: defaults and environment only)"
     out.print(f"Settings file: {found}", highlight=False, soft_wrap=True)
-    shown = table("setting", "value")
+    shown = table("setting", "value", "from")
     for name, value in _flat("", values):
-        shown.add_row(name, value)
+        shown.add_row(name, value, origins[name])
     out.print(shown)
     for finding in findings:
         out.print(f"[red]{finding.field}[/]: {finding.problem}. {finding.remedy}", highlight=False, soft_wrap=True)
     if not findings:
-        out.print(f"[green]All well[/] ({len(settings.sources)} sources).", highlight=False)
+        out.print(f"[green]All well[/] (sources: {len(settings.sources)}).", highlight=False)
 
 
 def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -38,6 +38,7 @@ INSIDE = STEPS[1:]  # what lies between observed and visible
 TOTALS = (("total", "observed → visible"), ("source", "source → visible"))
 WIDTH = 48
 COLOURS = ("blue", "cyan", "magenta", "yellow", "green", "red")
+SHADES = "█▓▒░▚▞"  # tell the stages apart where there is no colour
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,8 @@ def _source(out: Console, name: str, source: SourceFreshness) -> None:
             out.print(Text.assemble(f"{label:<7} ", bar), highlight=False)
     if bars(source.lag_ms, "p50") is not None:
         legend = Text("        ")
-        for (_, meaning), colour in zip(INSIDE, COLOURS, strict=True):
-            legend.append("█ ", style=colour).append(f"{meaning.split(' → ')[1]}  ", style="dim")
+        for (_, meaning), colour, shade in zip(INSIDE, COLOURS, SHADES, strict=True):
+            legend.append(f"{shade} ", style=colour).append(f"{meaning.split(' → ')[1]}  ", style="dim")
         out.print(legend)
 
 
@@ -174,10 +175,10 @@ def bars(lags: dict[str, Percentiles], at: str) -> Text | None:
     if whole <= 0:
         return None
     bar, done, drawn = Text(), 0.0, 0
-    for value, colour in zip(values, COLOURS, strict=True):
+    for value, colour, shade in zip(values, COLOURS, SHADES, strict=True):
         done += value
         upto = round(WIDTH * done / whole)
-        bar.append("█" * (upto - drawn), style=colour)
+        bar.append(shade * (upto - drawn), style=colour)
         drawn = upto
     return bar
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json as json_module
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,6 +21,7 @@ from infra import corpus as corpora
 from infra.commands.output import console, progress_console
 from infra.commands.tokens import issue
 from infra.corpus import Corpus
+from infra.errors import InfraError
 from infra.launcher import Services
 from infra.progress import reporter
 from infra.rehearsal import Asker, Outcome, ReceiptsTail, Rehearsal
@@ -23,6 +29,8 @@ from infra.supervisor import Supervisor
 from pipeline import settings as config
 from pipeline.settings import Settings
 from schemas.receipts import Receipt
+
+OLD_US = 60_000_000  # a change seen later than this after its file's time was not made at that time
 
 
 def register(app: typer.Typer) -> None:
@@ -34,39 +42,82 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Check and stop; the last line is JSON.")] = False,
 ) -> None:
     """Start everything, ingest a corpus, answer searches within permissions, follow changes until interrupted."""
-    root = Path.cwd()
-    corpus = corpora.prepare(config.load().state_dir.absolute(), root)
-    settings = _with_source(corpus)
-    services, supervisor = Services.of(settings), Supervisor(settings)
-    try:
-        with reporter(progress_console()) as report:
-            endpoints = services.up(report)
-            supervisor.up(endpoints, report)
-        outcome = _check(endpoints.apply(settings), corpus, once)
-        if not once:
-            _follow(endpoints.apply(settings), corpus)
-    except KeyboardInterrupt:
-        outcome = Outcome(faults=["interrupted"])
-    finally:
-        console().print("stopping", highlight=False)
-        supervisor.down()
-        services.down()
+    settings = config.load()
+    state_dir = settings.state_dir.absolute()
+    with _alone(state_dir):
+        corpus = _corpus(settings, once)
+        if corpus is not None:
+            settings = _with_source(corpus)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # a closed terminal stops everything too
+            signal.signal(number, _interrupt)
+        services, supervisor = Services.of(settings), Supervisor(settings)
+        outcome = Outcome()
+        try:
+            with reporter(progress_console()) as report:
+                endpoints = services.up(report)
+                supervisor.up(endpoints, report)
+            ready = endpoints.apply(settings)
+            if corpus is not None:
+                outcome = _check(ready, corpus, once)
+            if not once:
+                _follow(ready, corpus, supervisor)
+        except KeyboardInterrupt:
+            outcome.faults.append("interrupted")
+        finally:
+            console().print("stopping", highlight=False)
+            supervisor.down()
+            services.down()
+            console().print(f"stopped; data stays in {state_dir}", highlight=False, soft_wrap=True)
     if once:
-        for fault in outcome.faults:
-            console().print(f"fault: {fault}", highlight=False)
-        line = outcome.line()
-        typer.echo(json_module.dumps(line))
-        raise typer.Exit(0 if line["ok"] else 1)
+        _end(outcome)
+
+
+def _end(outcome: Outcome) -> None:
+    for page in outcome.missed:
+        console().print(f"not found: {page}", highlight=False, markup=False, soft_wrap=True)
+    for fault in outcome.faults:
+        console().print(f"fault: {fault}", highlight=False, markup=False, soft_wrap=True)
+    line = outcome.line()
+    typer.echo(json_module.dumps(line))
+    raise typer.Exit(0 if line["ok"] else 1)
+
+
+@contextmanager
+def _alone(state_dir: Path) -> Iterator[None]:
+    """Hold the state directory. A second run would stop, at its end, what the first one shows."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / "run.lock").open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InfraError(
+                f"headwater run is already at work in {state_dir}.",
+                "Use it from a second terminal, or end it by Ctrl-C in its own.",
+            ) from None
+        yield
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _corpus(settings: Settings, once: bool) -> Corpus | None:
+    """The corpus that is laid out and checked; None where the settings name sources of their own."""
+    if not settings.sources:
+        return corpora.prepare(settings.state_dir.absolute(), Path.cwd())
+    if once:
+        raise InfraError(
+            "run --once checks a corpus of its own, and the settings name sources.",
+            "Leave --once out (make run without ONCE=1), or take the sources out of the settings.",
+        )
+    return None
 
 
 def _with_source(corpus: Corpus) -> Settings:
-    """The settings, with the corpus as a folder source where no source is configured. Children inherit it."""
-    settings = config.load()
-    if not settings.sources:
-        source = {"name": corpus.name, "tenant": corpus.tenant, "type": "folder", "path": str(corpus.path)}
-        os.environ["HEADWATER_SOURCES"] = json_module.dumps([source])
-        settings = config.load()
-    return settings
+    """The settings with the corpus as their folder source. Children inherit it."""
+    source = {"name": corpus.name, "tenant": corpus.tenant, "type": "folder", "path": str(corpus.path)}
+    os.environ["HEADWATER_SOURCES"] = json_module.dumps([source])
+    return config.load()
 
 
 def _check(settings: Settings, corpus: Corpus, once: bool) -> Outcome:
@@ -98,13 +149,11 @@ def _check(settings: Settings, corpus: Corpus, once: bool) -> Outcome:
 
 
 def _tell(outcome: Outcome, once: bool) -> None:
-    seconds = max(outcome.seconds, 0.001)
     out = console()
-    out.print(
-        f"{outcome.documents} documents, {outcome.chunks} chunks in {outcome.seconds:.1f} s"
-        f" ({outcome.documents / seconds:.1f} documents/s)",
-        highlight=False,
-    )
+    took = "already there"
+    if outcome.seconds >= 1:
+        took = f"in {outcome.seconds:.1f} s ({outcome.documents / outcome.seconds:.1f} documents/s)"
+    out.print(f"{outcome.documents} documents, {outcome.chunks} chunks {took}", highlight=False)
     out.print(
         f"{outcome.right} of {outcome.searches} searches right, {outcome.forbidden} forbidden hits", highlight=False
     )
@@ -114,46 +163,51 @@ def _tell(outcome: Outcome, once: bool) -> None:
             out.print(f"{name}: {shown}", highlight=False)
 
 
-def _follow(settings: Settings, corpus: Corpus) -> None:
+def _follow(settings: Settings, corpus: Corpus | None, supervisor: Supervisor) -> None:
+    """Show each change until interrupted, or until everything was stopped from elsewhere."""
     out = console()
-    _addresses(out, settings, corpus)
-    tail = ReceiptsTail(settings, corpus.tenant, corpus.name)
+    for line in _addresses(settings, corpus):
+        out.print(line, highlight=False, soft_wrap=True, markup=False)
+    tail = ReceiptsTail(settings)
     start = time.time_ns() // 1000
-    tail.listen(lambda receipt: _show(out, receipt, start))
+    hidden = settings.canary.tenant
+    tail.listen(lambda receipt: None if receipt.tenant == hidden else _show(out, receipt, start))
+    running = set(supervisor.names)
     try:
-        while True:
-            time.sleep(3600)
+        while running:
+            time.sleep(1)
+            ended = {name for name in running if not supervisor.managed(name).alive()}
+            for name in sorted(ended):
+                out.print(f"{name} has ended: see headwater logs {name}", style="red", highlight=False)
+            running -= ended
     finally:
         tail.close()
 
 
-def _addresses(out: Console, settings: Settings, corpus: Corpus) -> None:
+def _addresses(settings: Settings, corpus: Corpus | None) -> Iterator[str]:
     base = f"http://{settings.query.host}:{settings.query.port}"
-    lines = [
-        "",
-        f"query API and web page  {base}/   (OpenAPI: {base}/docs)",
-        f"change gateway          http://{settings.gateway.host}:{settings.gateway.port}/v1/changes",
-        f"corpus                  {corpus.path}",
-        "",
-        f"Two people: {corpus.wide} may read {corpus.restricted}/, {corpus.narrow} may not.",
-    ]
-    for user in (corpus.wide, corpus.narrow):
-        token = issue(settings, user, corpus.tenant, 8 * 3600)[0]
-        lines += [
-            "",
-            f"# as {user}",
-            f"curl -s {base}/v1/search -H 'Authorization: Bearer {token}' \\",
-            '  -H \'Content-Type: application/json\' -d \'{"query": "travel policy", "k": 3}\'',
-        ]
-    lines += [
-        "",
-        f"Edit a file under {corpus.path} and search again; change allow: in",
-        f"{corpus.path / corpus.restricted / '.access.yaml'} and see the hits vanish.",
-        "Changes appear below. Ctrl-C stops everything.",
-        "",
-    ]
-    for line in lines:
-        out.print(line, highlight=False, soft_wrap=True, markup=False)
+    yield ""
+    yield f"query API and web page  {base}/   (OpenAPI: {base}/openapi.json)"
+    yield f"change gateway          http://{settings.gateway.host}:{settings.gateway.port}/v1/changes"
+    if corpus is None:
+        for source in settings.sources:
+            yield f"source {source.name:<16} {source.path}"
+    else:
+        yield f"corpus                  {corpus.path}"
+        yield ""
+        yield f"Two people: {corpus.wide} may read {corpus.restricted}/, {corpus.narrow} may not."
+        for user in (corpus.wide, corpus.narrow):
+            token = issue(settings, user, corpus.tenant, 8 * 3600)[0]
+            body = json_module.dumps({"query": corpus.question, "k": 3})
+            yield ""
+            yield f"# as {user}"
+            yield f"curl -s {base}/v1/search -H 'Authorization: Bearer {token}' \\"
+            yield f"  -H 'Content-Type: application/json' -d '{body}'"
+        yield ""
+        yield f"Edit a file under {corpus.path} and search again; change allow: in"
+        yield f"{corpus.path / corpus.restricted / '.access.yaml'} and see the hits vanish."
+    yield "Changes appear below. Ctrl-C stops everything."
+    yield ""
 
 
 def _show(out: Console, receipt: Receipt, since: int) -> None:
@@ -163,7 +217,10 @@ def _show(out: Console, receipt: Receipt, since: int) -> None:
     if visible is None or visible < since or receipt.lane == "control" or doubled:
         return
     what = receipt.document.id if receipt.document is not None else receipt.principal or ""
-    begun = receipt.times.source_updated_at or receipt.times.observed_at or visible
+    begun = receipt.times.source_updated_at or visible
+    observed = receipt.times.observed_at
+    if observed is not None and (receipt.times.source_updated_at is None or observed - begun > OLD_US):
+        begun = observed  # a moved or copied file keeps the time of its last edit
     clock = time.strftime("%H:%M:%S", time.localtime(visible / 1_000_000))
     text = f"{clock}  {receipt.lane:<10} {receipt.outcome:<10} {what}  {(visible - begun) / 1000:.0f} ms"
     out.print(text, highlight=False, markup=False)

@@ -16,7 +16,7 @@ from infra.launcher import NAMES, Services, ServiceStatus
 from infra.process import tail
 from infra.progress import reporter
 from infra.state import Store
-from infra.supervisor import Supervisor
+from infra.supervisor import TABLE, Supervisor
 from pipeline import settings as config
 
 ServicesOnly = Annotated[bool, typer.Option("--services-only", help="Only Kafka and Weaviate.")]
@@ -83,8 +83,7 @@ def logs(
 ) -> None:
     """Print the log of one service or process."""
     settings = config.load()
-    supervisor = Supervisor(settings)
-    known = (*NAMES, *supervisor.names)
+    known = (*NAMES, *(spec.name for spec in TABLE))  # what `run` started beyond the settings too
     if name not in known:
         raise InfraError(f"There is no service or process named {name}.", f"Known: {', '.join(known)}.")
     store = Store(settings.state_dir.absolute())

@@ -57,7 +57,7 @@ def topics(json: JsonFlag = False) -> None:
     if not rows:
         out.print(f"No topic of namespace {settings.namespace} yet: `headwater up` makes them.", highlight=False)
         return
-    shown = table("topic", "partitions", "records", "kept", "reader", "behind", "furthest")
+    shown = table("topic", "partitions", "records", "kept", "reader", "behind", "worst")
     for row in rows:
         first = [row.topic, str(row.partitions), f"{row.records:,}", row.kept]
         for backlog in row.groups or (None,):

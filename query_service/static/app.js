@@ -67,11 +67,18 @@ function say(text, problem = false) {
   status.classList.toggle("problem", problem);
 }
 
+const COMMON = new Set(("a about all also an and any are as at be but by can did do does for from had has have how i if in "
+  + "into is it its may me must my no not of on or our should so than that the their them then there these they this "
+  + "those to us was we were what when where which who whom why will with would you your").split(" "));
+
+// Marks where a word of the query begins: exactly that word, or a longer one that begins with four letters or more of it.
 function highlighted(text, query) {
-  const words = [...new Set((query.match(/[\p{L}\p{N}_][\p{L}\p{N}_.\-]*/gu) || []).filter((w) => w.length > 2))];
+  const words = [...new Set((query.match(/[\p{L}\p{N}_][\p{L}\p{N}_.\-]*/gu) || []).map((w) => w.replace(/[.\-]+$/, "")))]
+    .filter((w) => w.length > 1 && !COMMON.has(w.toLowerCase()));
   if (!words.length) return [text];
-  const escaped = words.map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).sort((a, b) => b.length - a.length);
-  const pattern = new RegExp(`(${escaped.join("|")})`, "giu");
+  const escaped = words.sort((a, b) => b.length - a.length)
+    .map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + (w.length > 3 ? "[\\p{L}\\p{N}]*" : "(?![\\p{L}\\p{N}_])"));
+  const pattern = new RegExp(`(?<![\\p{L}\\p{N}_])(${escaped.join("|")})`, "giu");
   return text.split(pattern).map((piece, i) => (i % 2 ? element("mark", {}, piece) : piece));
 }
 
