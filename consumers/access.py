@@ -353,9 +353,7 @@ def log_scan(settings: Settings) -> Scan:
     def scan(topic: Topic, partition: int, wanted: Wanted) -> Iterable[Record]:
         from pipeline.bus.consumer import read_compacted
 
-        return read_compacted(
-            settings, topic, partitions=[partition], wanted=wanted, isolation="read_uncommitted"
-        )
+        return read_compacted(settings, topic, partitions=[partition], wanted=wanted, isolation="read_uncommitted")
 
     return scan
 
@@ -420,4 +418,3 @@ def serve(settings: Settings, member: str | None = None, *, hooks: Hooks | None 
     finally:
         publisher.close()
         store.close()
-

@@ -42,9 +42,7 @@ class AccessStore(Protocol):
     """The part of ``pipeline.ports.IndexStore`` that this lane needs."""
 
     def read_access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]: ...
-    def write_access(
-        self, tenant: str, records: Sequence[AccessRecord], deadline: Deadline | None = None
-    ) -> None: ...
+    def write_access(self, tenant: str, records: Sequence[AccessRecord], deadline: Deadline | None = None) -> None: ...
     def read_principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]: ...
     def write_principals(
         self, tenant: str, records: Sequence[PrincipalRecord], deadline: Deadline | None = None
@@ -298,4 +296,3 @@ class PrincipalSide(Side[Principal, PrincipalRecord]):
 
     def _document(self, target: Principal) -> DocumentRef:
         return principal_document(*target)
-

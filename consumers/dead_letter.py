@@ -61,9 +61,7 @@ class DeadLetters:
             failed_at=self._clock.now(),
         )
         self._publisher.publish([self._outgoing(record, letter)])
-        self._metrics.count(
-            "headwater_dead_letters_total", lane=self._lane, stage=error.stage, kind=error.kind
-        )
+        self._metrics.count("headwater_dead_letters_total", lane=self._lane, stage=error.stage, kind=error.kind)
         return letter
 
     @staticmethod

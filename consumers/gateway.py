@@ -52,9 +52,7 @@ def create_app(deps: GatewayDeps) -> FastAPI:
         finally:
             gateway.close()
 
-    app = FastAPI(
-        title="Headwater change gateway", version="1", lifespan=lifespan, docs_url="/docs", redoc_url=None
-    )
+    app = FastAPI(title="Headwater change gateway", version="1", lifespan=lifespan, docs_url="/docs", redoc_url=None)
     app.state.gateway = gateway
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _query_invalid)
@@ -85,9 +83,7 @@ def create_app(deps: GatewayDeps) -> FastAPI:
             return ChangesReply(token=accepted.token, results=accepted.results)
         pending, _ = await gateway.wait(accepted, wait, wait_ms / 1000)
         results = tuple(_with_outcome(r, {d.uid: o for d, o in pending.outcomes.items()}) for r in accepted.results)
-        return ChangesReply(
-            token=accepted.token, applied=True, searchable=wait == "searchable", results=results
-        )
+        return ChangesReply(token=accepted.token, applied=True, searchable=wait == "searchable", results=results)
 
     @app.get("/healthz", summary="Whether the process lives")
     async def healthz() -> dict[str, object]:

@@ -327,5 +327,3 @@ def _versions(ledger: Ledger, planned: Sequence[Planned], written: Written) -> N
         written.documents[item.seen.document] = (content, access)
         update = {"content_version": content, "access_version": access}
         written.results[number] = written.results[number].model_copy(update=update)
-
-

@@ -25,9 +25,7 @@ class HealthServer:
     ``/healthz`` answers 200 while ``state`` of the report is not "stopping" or "failed", else 503.
     """
 
-    def __init__(
-        self, report: Report, port: int, *, host: str = "127.0.0.1", observed: Metrics | None = None
-    ) -> None:
+    def __init__(self, report: Report, port: int, *, host: str = "127.0.0.1", observed: Metrics | None = None) -> None:
         shown = observed if observed is not None else metrics()
 
         class Handler(BaseHTTPRequestHandler):

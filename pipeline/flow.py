@@ -157,9 +157,7 @@ class DocumentFlow:
     def _access_only(self, change: Change, old: Manifest | None, manifest: Manifest) -> Prepared:
         allow, allow2 = _prefilter(manifest.seen_rule)
         refresh = (
-            not manifest.deleted
-            and manifest.chunk_total > 0
-            and (manifest.allow, manifest.allow2) != (allow, allow2)
+            not manifest.deleted and manifest.chunk_total > 0 and (manifest.allow, manifest.allow2) != (allow, allow2)
         )
         if refresh:
             manifest = manifest.model_copy(update={"allow": allow, "allow2": allow2})
@@ -179,9 +177,7 @@ class DocumentFlow:
             write=manifest != old or refresh,
         )
 
-    def _deletion(
-        self, change: Change, content: ContentDeleted, old: Manifest | None, manifest: Manifest
-    ) -> Prepared:
+    def _deletion(self, change: Change, content: ContentDeleted, old: Manifest | None, manifest: Manifest) -> Prepared:
         retire = [c.chunk_id for c in self._entries(old)] + _retired_chunks(manifest)
         sections = list(manifest.sections) + _retired_sections(manifest)
         deleted = manifest.model_copy(
@@ -201,9 +197,7 @@ class DocumentFlow:
             retire_sections=sections,
         )
 
-    def _upsert(
-        self, change: Change, content: ContentUpserted, old: Manifest | None, manifest: Manifest
-    ) -> Prepared:
+    def _upsert(self, change: Change, content: ContentUpserted, old: Manifest | None, manifest: Manifest) -> Prepared:
         body = self._body(content)
         digest = self._digest(content, body)
         allow, allow2 = _prefilter(manifest.seen_rule)
@@ -261,9 +255,7 @@ class DocumentFlow:
                 "chunks": ()
                 if pages
                 else tuple(
-                    ChunkEntry(
-                        chunk_id=c.chunk_id, section_ordinal=c.section_ordinal, embed_hash=c.embed_hash
-                    )
+                    ChunkEntry(chunk_id=c.chunk_id, section_ordinal=c.section_ordinal, embed_hash=c.embed_hash)
                     for c in chunked.chunks
                 ),
                 "chunk_total": len(chunked.chunks),
@@ -273,9 +265,7 @@ class DocumentFlow:
                 "moving": None if add else manifest.moving,
             }
         )
-        keep = (
-            [i for i in after if i in before] if old is not None and _allow_of(old) != _allow_of(new) else []
-        )
+        keep = [i for i in after if i in before] if old is not None and _allow_of(old) != _allow_of(new) else []
         prepared = Prepared(
             change=change, old=old, manifest=new, outcome="indexed", chunked=chunked, add=add, retire=retire,
             retire_sections=gone_sections, keep=keep, extracted_at=self.clock.now(),
@@ -349,15 +339,11 @@ class DocumentFlow:
             return self._committed(prepared, removed=tail)
         name, document = self.generation.name, prepared.change.document
         remaining = [c for c in prepared.add if c.chunk_id not in staged]
-        old_sections = (
-            set(prepared.old.sections) if prepared.old is not None and not prepared.old.deleted else set()
-        )
+        old_sections = set(prepared.old.sections) if prepared.old is not None and not prepared.old.deleted else set()
         sections: list[Section] = []
         if prepared.chunked is not None:
             sections = [
-                s
-                for s in prepared.chunked.sections
-                if s.section_id not in old_sections or prepared.change.force
+                s for s in prepared.chunked.sections if s.section_id not in old_sections or prepared.change.force
             ]
         if sections:
             self.store.write_sections(name, document, sections, deadline)
@@ -378,9 +364,7 @@ class DocumentFlow:
     def _commit_deletion(self, prepared: Prepared, deadline: Deadline | None) -> Committed:
         """Of a deleted document everything goes at once; until it has gone its ids stay listed as retiring."""
         now = self.clock.now()
-        gone = Retiring(
-            chunk_ids=tuple(prepared.retire), section_ids=tuple(prepared.retire_sections), due=now
-        )
+        gone = Retiring(chunk_ids=tuple(prepared.retire), section_ids=tuple(prepared.retire_sections), due=now)
         listed = prepared.manifest.model_copy(update={"retiring": (gone,)})
         self.manifests.put(listed, None, deadline)
         self.crash_point("manifest")

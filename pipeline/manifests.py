@@ -66,9 +66,7 @@ class ManifestCache:
             return manifest.chunks
         return self._store.read_manifest_pages(self._generation, manifest).chunks
 
-    def put(
-        self, manifest: Manifest, entries: Sequence[ChunkEntry] | None, deadline: Deadline | None
-    ) -> None:
+    def put(self, manifest: Manifest, entries: Sequence[ChunkEntry] | None, deadline: Deadline | None) -> None:
         """Write pages (where ``entries`` is given and the manifest is paged), then the head: the commit."""
         uid = manifest.document.uid
         self.forget_document(manifest.document)
@@ -77,14 +75,10 @@ class ManifestCache:
         self._store.write_manifest(self._generation, manifest, deadline)
         self._remember(uid, manifest)
 
-    def _write_pages(
-        self, manifest: Manifest, entries: Sequence[ChunkEntry], deadline: Deadline | None
-    ) -> None:
+    def _write_pages(self, manifest: Manifest, entries: Sequence[ChunkEntry], deadline: Deadline | None) -> None:
         pages: dict[int, list[PageEntry]] = {page: [] for page in range(manifest.pages)}
         for ordinal, entry in enumerate(entries):
-            pages[page_of(entry.chunk_id, manifest.pages)].append(
-                PageEntry(**entry.model_dump(), ordinal=ordinal)
-            )
+            pages[page_of(entry.chunk_id, manifest.pages)].append(PageEntry(**entry.model_dump(), ordinal=ordinal))
         for page, listed in pages.items():
             self._store.write_manifest_page(
                 self._generation,

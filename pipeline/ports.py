@@ -69,9 +69,7 @@ class TokenCounter(Protocol):
 class Chunker(Protocol):
     """Typed blocks to sections and chunks."""
 
-    def chunk(
-        self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str
-    ) -> ChunkedDocument:
+    def chunk(self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str) -> ChunkedDocument:
         """``facets`` is the canonical text of all filtered fields, part of every chunk id.
 
         Raises DocumentError (stage 'chunk') for a document of more than the allowed number of chunks.
@@ -135,9 +133,7 @@ class IndexStore(Protocol):
 
     # records
     def read_access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]: ...
-    def write_access(
-        self, tenant: str, records: Sequence[AccessRecord], deadline: Deadline | None = None
-    ) -> None: ...
+    def write_access(self, tenant: str, records: Sequence[AccessRecord], deadline: Deadline | None = None) -> None: ...
     def read_principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]: ...
     def write_principals(
         self, tenant: str, records: Sequence[PrincipalRecord], deadline: Deadline | None = None
@@ -181,9 +177,7 @@ class IndexStore(Protocol):
         sections: Sequence[Section],
         deadline: Deadline | None = None,
     ) -> None: ...
-    def read_sections(
-        self, generation: str, tenant: str, section_ids: Sequence[str]
-    ) -> dict[str, Section]: ...
+    def read_sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]: ...
     def delete_sections(
         self, generation: str, tenant: str, section_ids: Sequence[str], deadline: Deadline | None = None
     ) -> None: ...
@@ -248,9 +242,7 @@ class Hit:
     chunk_id: str
     document_uid: str
     tier: Tier
-    score: (
-        float  # cosine distance for dense (smaller is nearer), the store's BM25 for sparse (tier-local only)
-    )
+    score: float  # cosine distance for dense (smaller is nearer), the store's BM25 for sparse (tier-local only)
 
 
 @dataclass(frozen=True)
@@ -306,9 +298,7 @@ class IndexReader(Protocol):
         """BM25 over ``lexical``; ``query`` is already analysed."""
         ...
 
-    async def exact(
-        self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int
-    ) -> list[Hit]:
+    async def exact(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
         """Chunks that hold all of ``where.identifiers``, unranked."""
         ...
 
@@ -316,24 +306,16 @@ class IndexReader(Protocol):
     async def access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]: ...
     async def principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]: ...
     async def manifests(self, generation: str, tenant: str, uids: Sequence[str]) -> dict[str, Manifest]: ...
-    async def page_entries(
-        self, generation: str, manifest: Manifest, chunk_ids: Sequence[str]
-    ) -> dict[str, PageEntry]:
+    async def page_entries(self, generation: str, manifest: Manifest, chunk_ids: Sequence[str]) -> dict[str, PageEntry]:
         """For a paged manifest: the entries of those of the given chunk ids that it lists."""
         ...
 
-    async def chunks(
-        self, generation: str, tenant: str, chunk_ids: Sequence[str]
-    ) -> dict[str, ChunkText]: ...
-    async def lexical(
-        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
-    ) -> dict[str, str]:
+    async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]: ...
+    async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
         """Analysed text of chunks, asked in the tier in which each was found (in both where it has moved since)."""
         ...
 
-    async def sections(
-        self, generation: str, tenant: str, section_ids: Sequence[str]
-    ) -> dict[str, Section]: ...
+    async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]: ...
     async def generations(self) -> dict[str, Generation]: ...
     async def active_generation(self) -> str | None: ...
     async def progress(self) -> list[Progress]: ...

@@ -39,18 +39,14 @@ class KafkaSettings(_Part):
     bootstrap: str = "127.0.0.1:9092"
     partitions: int = Field(default=12, ge=1, le=1000, description="For the log's life; equal for all lanes.")
     replication: int = Field(default=1, ge=1)
-    access_session_s: float = Field(
-        default=6.0, ge=1, description="Session of access consumers: their lease."
-    )
+    access_session_s: float = Field(default=6.0, ge=1, description="Session of access consumers: their lease.")
     index_session_s: float = Field(default=10.0, ge=1, description="Session of index consumers: their lease.")
     heartbeat_s: float = Field(default=1.0, gt=0)
     transaction_timeout_s: float = Field(default=3.0, gt=0)
     transaction_events: int = Field(default=200, ge=1, le=1000)
     transaction_open_ms: int = Field(default=50, ge=1)
     request_timeout_s: float = Field(default=15.0, gt=0)
-    safety_window: int = Field(
-        default=1000, ge=0, description="Records rewound after an unclean stop or restore."
-    )
+    safety_window: int = Field(default=1000, ge=0, description="Records rewound after an unclean stop or restore.")
 
 
 class WeaviateSettings(_Part):
@@ -80,16 +76,12 @@ class IndexSettings(_Part):
     slice_chunks: int = Field(default=4, ge=1, description="Chunks embedded in one slice (≤ 100 ms).")
     slice_ms: int = Field(default=100, ge=1)
     staged_above: int = Field(default=500, ge=1, description="Chunks above which a manifest is paged.")
-    query_deadline_s: float = Field(
-        default=5.0, ge=0, description="Removal of replaced chunks waits this long."
-    )
+    query_deadline_s: float = Field(default=5.0, ge=0, description="Removal of replaced chunks waits this long.")
     attempts: int = Field(default=3, ge=1)
     park_window: int = Field(default=100, ge=1)
     park_minimum: int = Field(default=20, ge=1)
     park_share: float = Field(default=0.5, gt=0, le=1)
-    stop_sources: int = Field(
-        default=3, ge=2, description="Sources parked with one error kind that stop the process."
-    )
+    stop_sources: int = Field(default=3, ge=2, description="Sources parked with one error kind that stop the process.")
 
 
 class EncoderSettings(_Part):
@@ -129,15 +121,11 @@ class QuerySettings(_Part):
     port: int = Field(default=8700, ge=1, le=65535)
     deadline_s: float = Field(default=5.0, gt=0)
     candidates: int = Field(default=50, ge=1, le=1000)
-    filter_principals: int = Field(
-        default=300, ge=1, description="Above it a search goes unfiltered and wider."
-    )
+    filter_principals: int = Field(default=300, ge=1, description="Above it a search goes unfiltered and wider.")
     fusion: Literal["rrf", "convex"] = "rrf"
     dense_share: float = Field(default=0.5, ge=0, le=1, description="Weight of the dense list in convex fusion.")
     tail_minutes: int = Field(default=15, ge=1)
-    ready_age_s: float = Field(
-        default=30.0, gt=0, description="Oldest lane progress with which the service is ready."
-    )
+    ready_age_s: float = Field(default=30.0, gt=0, description="Oldest lane progress with which the service is ready.")
     receipts_path: UserPath = Path(".state/receipts.sqlite")
 
 
@@ -186,9 +174,7 @@ class Settings(BaseSettings):
         names = [(s.tenant, s.name) for s in self.sources]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
-            raise ValueError(
-                f"sources: {sorted(doubled)} named twice; give each source instance its own name"
-            )
+            raise ValueError(f"sources: {sorted(doubled)} named twice; give each source instance its own name")
         return self
 
     @classmethod
@@ -218,9 +204,7 @@ def load() -> Settings:
     """Read the settings. Raises ConfigError naming the field and the remedy."""
     named = os.environ.get("HEADWATER_CONFIG")
     if named and not Path(named).is_file():
-        raise ConfigError(
-            "HEADWATER_CONFIG", f"no file {named}", "Name an existing TOML file or unset the variable."
-        )
+        raise ConfigError("HEADWATER_CONFIG", f"no file {named}", "Name an existing TOML file or unset the variable.")
     try:
         return Settings()
     except ValidationError as error:

@@ -138,9 +138,7 @@ def _undecodable(
     )
 
 
-def _undecodable_membership(
-    record: Record, kind: str, reason: str, payload: dict[str, Any] | None
-) -> Undecodable:
+def _undecodable_membership(record: Record, kind: str, reason: str, payload: dict[str, Any] | None) -> Undecodable:
     parts = membership_parts(record.key)
     return Undecodable(
         record=record,

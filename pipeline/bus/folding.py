@@ -151,9 +151,7 @@ def fold_membership(
     readable = closed_at is not None and offset > closed_at
     if known is not None and event.version <= known.version and not (readable and event.version == known.version):
         return FoldedPrincipal(before, "superseded" if event.version < known.version else "unchanged", False)
-    part = PrincipalPart(
-        parents=tuple(dict.fromkeys(event.parents)), removed=event.removed, version=event.version
-    )
+    part = PrincipalPart(parents=tuple(dict.fromkeys(event.parents)), removed=event.removed, version=event.version)
     closed = {s: at for s, at in before.closed.items() if s != source or not readable}
     after = PrincipalRecord.of(tenant, principal, {**before.parts, source: part}, closed)
     return FoldedPrincipal(after, "applied", True)

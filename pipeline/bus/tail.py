@@ -42,9 +42,7 @@ class KafkaTail:
         self._names = Names(settings, topics)
         self._clock = clock if clock is not None else SystemClock()
         try:
-            self._consumer = KafkaConsumer(
-                **configuration(settings, "tail", isolation), max_poll_records=max_records
-            )
+            self._consumer = KafkaConsumer(**configuration(settings, "tail", isolation), max_poll_records=max_records)
         except kafka_errors.KafkaError as error:
             raise translated(error, f"no broker answers at {settings.kafka.bootstrap}") from error
         self._slots = [
@@ -199,9 +197,7 @@ def commit_first_offsets(
         consumer = KafkaConsumer(**config)
     except kafka_errors.KafkaError as error:
         raise translated(error, f"no broker answers at {settings.kafka.bootstrap}") from error
-    slots = [
-        Slot(str(t), number) for t in topics for number in range(partitions_of(spec_of(str(t)), settings))
-    ]
+    slots = [Slot(str(t), number) for t in topics for number in range(partitions_of(spec_of(str(t)), settings))]
     partitions = [names.to(slot) for slot in slots]
     try:
         with asking(f"committing first offsets of group {group}"):

@@ -146,9 +146,7 @@ def describe_topics(settings: Settings) -> list[TopicDescription]:
     """The project's topics that exist, with the configuration that differs from the broker's defaults."""
     names = {spec.topic.physical(settings.namespace): spec for spec in TOPICS}
     with administrator(settings) as admin:
-        found = {
-            str(t["name"]): t for t in admin.describe_topics(list(names)) if t.get("error_code", 0) == 0
-        }
+        found = {str(t["name"]): t for t in admin.describe_topics(list(names)) if t.get("error_code", 0) == 0}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
         configs = admin.describe_configs(resources).get("topic", {}) if resources else {}
     return [

@@ -393,9 +393,7 @@ class MemoryReader:
         for slot in sorted(self._positions):
             if slot in self._paused:
                 continue
-            found, position = self._broker.read(
-                slot, self._positions[slot], self._isolation, self._max - len(records)
-            )
+            found, position = self._broker.read(slot, self._positions[slot], self._isolation, self._max - len(records))
             records.extend(found)
             self._positions[slot] = position
         return records

@@ -119,9 +119,7 @@ def test_leaving_in_order_hands_over_without_a_gap_or_a_repeat(bus: Bus, until: 
 
 
 @pytest.mark.requirement("I1")
-def test_a_successor_of_the_same_static_name_takes_over_and_the_older_process_must_stop(
-    bus: Bus, until: Until
-) -> None:
+def test_a_successor_of_the_same_static_name_takes_over_and_the_older_process_must_stop(bus: Bus, until: Until) -> None:
     first = Member(bus, "g", [Topic.CONTENT], member="a")
     until(lambda: first.poll() == [] and first.numbers() == {0, 1, 2})
     second = Member(bus, "g", [Topic.CONTENT], member="a")

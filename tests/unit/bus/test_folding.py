@@ -53,9 +53,7 @@ def logs(draw: st.DrawFn) -> Log:
             not_before = version
             event = AccessTombstone(document=DOC, version=version, not_before=version, observed_at=version)
         elif kind in ("hold", "lift"):
-            event = HoldChanged(
-                document=DOC, hold="legal", active=kind == "hold", version=version, observed_at=version
-            )
+            event = HoldChanged(document=DOC, hold="legal", active=kind == "hold", version=version, observed_at=version)
         else:
             event = unreadable(offset, DOC.key if kind == "bad" else DOC.hold_key("legal"))
         log.append((offset, event))

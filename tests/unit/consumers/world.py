@@ -89,9 +89,7 @@ class World:
 
         def reader(listener: Listener) -> Reader:
             topics = [topic.topic for topic in spec.topics]
-            return MemoryReader(
-                self.broker, spec.name, topics, listener, session_s=spec.session_s, isolation=isolation
-            )
+            return MemoryReader(self.broker, spec.name, topics, listener, session_s=spec.session_s, isolation=isolation)
 
         owed = rechecks if rechecks is not None else Rechecks(self.publisher, self.clock, None)
         observed = observed if observed is not None else Metrics()

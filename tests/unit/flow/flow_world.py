@@ -34,9 +34,7 @@ class Paragraphs:
         blocks = [Block(type="paragraph", text=p) for p in body.decode().split("\n\n") if p.strip()]
         return ExtractedDocument(blocks=tuple(blocks), media_type=content_type)
 
-    def chunk(
-        self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str
-    ) -> ChunkedDocument:
+    def chunk(self, document: DocumentRef, extracted: ExtractedDocument, *, title: str, facets: str) -> ChunkedDocument:
         texts = [b.text for b in extracted.blocks]
         sections = [
             Section(

@@ -53,7 +53,9 @@ def test_ids_and_urls() -> None:
     assert len(names.document_id("x" * 4000)) <= 2048
     assert names.document_id("x" * 4000) != names.document_id("x" * 4001)
     assert names.readable("caf\udce9.md") == "caf\\xe9.md"
-    assert names.url("https://wiki.example/w/", "/r", "a/Café #1?.md") == "https://wiki.example/w/a/Caf%C3%A9%20%231%3F.md"
+    assert (
+        names.url("https://wiki.example/w/", "/r", "a/Café #1?.md") == "https://wiki.example/w/a/Caf%C3%A9%20%231%3F.md"
+    )
     assert names.url(None, "/srv/wiki", "a b.md") == "file:///srv/wiki/a%20b.md"
     assert names.folders_of("a/b/c.md") == ["", "a", "a/b"] and names.folders_of("c.md") == [""]
 
@@ -107,7 +109,7 @@ def test_dates_of_front_matter() -> None:
 
 
 def test_a_title_has_one_line_and_an_end() -> None:
-    assert read_page("a.md", b"---\ntitle: \"a\\nb\\u0007\"\n---\n").title == "a b"
+    assert read_page("a.md", b'---\ntitle: "a\\nb\\u0007"\n---\n').title == "a b"
     assert len(read_page("a.md", b"# " + b"x" * 3000).title) == 1000
 
 
