@@ -267,7 +267,7 @@ class WeaviateReader:
 
 @functools.lru_cache(maxsize=PARSED)
 def _parsed(model: type[BaseModel], record: str) -> BaseModel:
-    """A frozen model of exactly this text: searches meet the same records again, and parsing costs more than reading."""
+    """A frozen model of exactly this text: searches meet the same records again, and parsing them costs most."""
     return parse(model, record, model.__name__)
 
 
