@@ -208,9 +208,25 @@ def load() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(p) for p in first["loc"]) or "settings"
-        variable = "HEADWATER_" + "__".join(str(p).upper() for p in first["loc"])
-        raise ConfigError(field, first["msg"], f"Set it in {config_path()} or by {variable}.") from error
+        raise _explained(error) from error
     except ValueError as error:
         raise ConfigError(str(config_path()), str(error), "Correct the TOML file.") from error
+
+
+def _explained(error: ValidationError) -> ConfigError:
+    """The first problem with its remedy, and how many more there are."""
+    found = error.errors(include_url=False)
+    first = found[0]
+    parts = [str(p) for p in first["loc"]]
+    field = ".".join(parts) or "settings"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    variable = "HEADWATER_" + "__".join(part.upper() for part in parts)
+    if first["type"] == "extra_forbidden":
+        return ConfigError(
+            field, f"there is no such setting{more}", f"Remove it from {config_path()} or unset {variable}."
+        )
+    # a list has one variable, which holds it whole as JSON
+    whole = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts))
+    variable = "HEADWATER_" + "__".join(part.upper() for part in parts[:whole])
+    how = "by" if whole == len(parts) else "as JSON in"
+    return ConfigError(field, f"{first['msg']}{more}", f"Set it in {config_path()} or {how} {variable}.")
