@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from time import perf_counter
 
 from pipeline.clock import Clock
@@ -23,6 +24,8 @@ from pipeline.ports import Embedder
 from schemas.documents import Chunk
 
 MAX_SLICE = 32
+LOOK_AHEAD = 96
+LEAST_BULK = 4  # fewer texts a call cost more CPU each, and a slow clock must not ask for them
 
 
 @dataclass(eq=False)
@@ -83,19 +86,40 @@ class EncoderLane:
             return sum(len(t.waiting) for q in self._queues for t in q)
 
     def _slice(self) -> list[tuple[EmbedTask, Chunk]]:
-        """Texts of the next slice, in order of arrival within live, else within bulk."""
+        """Texts of the next slice: of live documents in order of arrival, else of bulk ones of similar length."""
         size = max(1, min(MAX_SLICE, int(self._slice_s / max(self._chunk_s, 1e-6))))
-        for queue in self._queues:
-            taken: list[tuple[EmbedTask, Chunk]] = []
-            while queue and len(taken) < size:
-                task = queue[0]
-                while task.waiting and len(taken) < size:
-                    taken.append((task, task.waiting.popleft()))
-                if not task.waiting:
-                    queue.popleft()
-            if taken:
-                return taken
-        return []
+        live, bulk = self._queues
+        if any(task.waiting for task in live):
+            return self._drawn(self._first(live, size))
+        return self._drawn(self._alike(self._first(bulk, LOOK_AHEAD), max(size, LEAST_BULK)))
+
+    @staticmethod
+    def _first(queue: deque[EmbedTask], count: int) -> list[tuple[EmbedTask, Chunk]]:
+        """The oldest waiting texts; tasks with nothing left are dropped on the way."""
+        while queue and not queue[0].waiting:
+            queue.popleft()
+        found: list[tuple[EmbedTask, Chunk]] = []
+        for task in queue:
+            found.extend((task, chunk) for chunk in islice(task.waiting, count - len(found)))
+            if len(found) >= count:
+                break
+        return found
+
+    @staticmethod
+    def _alike(found: list[tuple[EmbedTask, Chunk]], size: int) -> list[tuple[EmbedTask, Chunk]]:
+        """The oldest text and those nearest to it in length: padding is computed like text, and nothing starves."""
+        if not found:
+            return []
+        tokens = found[0][1].tokens
+        return [found[0], *sorted(found[1:], key=lambda item: abs(item[1].tokens - tokens))[: size - 1]]
+
+    @staticmethod
+    def _drawn(chosen: list[tuple[EmbedTask, Chunk]]) -> list[tuple[EmbedTask, Chunk]]:
+        """Take the chosen texts out of their tasks."""
+        for task in {id(t): t for t, _ in chosen}.values():
+            mine = {id(chunk) for t, chunk in chosen if t is task}
+            task.waiting = deque(chunk for chunk in task.waiting if id(chunk) not in mine)
+        return chosen
 
     def _run(self) -> None:
         while True:

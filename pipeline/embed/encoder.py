@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BATCH_TOKENS = 2048  # padded tokens in one call of the model; larger calls are no faster and hold more memory
 NORM_TOLERANCE = 1e-3
+LENGTH_STEP = 16
 
 
 class LocalEncoder:
@@ -69,7 +70,9 @@ class LocalEncoder:
         return out
 
     def _batch(self, rows: list[list[int]]) -> Vectors:
-        shape = (len(rows), max(len(row) for row in rows))
+        longest = max(len(row) for row in rows)
+        # few distinct lengths: the first call of a new shape costs up to twice as much as the next
+        shape = (len(rows), -(-longest // LENGTH_STEP) * LENGTH_STEP)
         ids: Ids = np.full(shape, self._pad, dtype=np.int64)
         mask: Ids = np.zeros(shape, dtype=np.int64)
         for number, row in enumerate(rows):
