@@ -84,7 +84,7 @@ def test_taking_a_reader_from_a_folder_hides_its_pages_at_once_and_giving_brings
     until(lambda: not product.found("bob", secret, mode="sparse"), 5, "hidden")
     assert time.monotonic() - started < 2
     assert product.get(f"/v1/documents/{uid}", "bob").status_code == 404
-    assert product.found("ann", secret, mode="sparse")
+    until(lambda: product.found("ann", secret, mode="sparse"), 10, "who gains comes after who loses")
     product.access("closed", "group:ops")
     until(lambda: product.found("bob", secret, mode="sparse"), 10, "back")
 

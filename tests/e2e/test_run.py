@@ -48,4 +48,4 @@ def test_run_once_ingests_checks_and_says_so_in_its_last_line(tmp_path: Path, ca
         [sys.executable, "-m", "infra.cli", "status", "--json"], cwd=project, env=env, capture_output=True, text=True,
         timeout=60, check=False,
     )  # fmt: skip
-    assert {row["state"] for row in json.loads(status.stdout)} == {"down"}, "nothing is left running"
+    assert {row["state"] for row in json.loads(status.stdout)["processes"]} == {"down"}, "nothing is left running"

@@ -68,7 +68,7 @@ def test_a_store_that_is_away_loses_nothing_and_the_service_says_that_it_is_not_
     assert answer.status_code == 503
     assert answer.headers["content-type"].startswith("application/problem+json")
     assert "retry-after" in answer.headers
-    assert product.get("/readyz", "ann").status_code == 503
+    until(lambda: product.get("/readyz", "ann").status_code == 503, 15, "it says that it is not ready")
     time.sleep(3)
     own.start("weaviate")
     product.ready(60)
