@@ -103,28 +103,49 @@ class KafkaPublisher:
 
     def __init__(self, settings: Settings, role: str = "publisher") -> None:
         self._settings = settings
-        self._timeout_s = max(20.0, settings.kafka.request_timeout_s + 5)
+        self._role = role
+        self._timeout_s = max(5.0, settings.kafka.request_timeout_s / 2)
+        self._lock = threading.Lock()
+        self._producer: Any = self._connected()  # None after a failure, until the next call
+
+    def _connected(self) -> KafkaProducer:
         try:
-            self._producer = KafkaProducer(**_configuration(settings, role))
+            return KafkaProducer(**_configuration(self._settings, self._role))
         except kafka_errors.KafkaError as error:
-            raise translated(error, f"no broker answers at {settings.kafka.bootstrap}") from error
+            raise translated(error, f"no broker answers at {self._settings.kafka.bootstrap}") from error
 
     def publish(self, records: Sequence[Outgoing]) -> list[Appended]:
         """See ``Publisher.publish``. Raises Reject for a record above the log's limit; then none is sent."""
         _check_sizes(records)
         deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            if self._producer is None:
+                self._producer = self._connected()
+            producer = self._producer
         try:
-            futures = [_send(self._producer, self._settings, record) for record in records]
+            futures = [_send(producer, self._settings, record) for record in records]
             return [
                 _appended(record, future.get(timeout=max(0.001, deadline - time.monotonic())))
                 for record, future in zip(records, futures, strict=True)
             ]
         except kafka_errors.KafkaError as error:
+            self._replace(producer)
             raise translated(error, "publishing") from error
+
+    def _replace(self, failed: Any) -> None:
+        """A producer whose broker died can wait on it long after its return: the next call gets a new one."""
+        with self._lock:
+            if self._producer is not failed:
+                return
+            self._producer = None
+        threading.Thread(target=failed.close, kwargs={"timeout": 0.5}, name="close-producer", daemon=True).start()
 
     def close(self) -> None:
         """Wait for what is on its way, at most two seconds, and disconnect."""
-        self._producer.close(timeout=2)
+        with self._lock:
+            producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=2)
 
 
 class KafkaAppender:
