@@ -480,14 +480,6 @@ class DocumentFlow:
             self.store.delete_chunks(self.generation.name, document.tenant, strays, deadline=deadline)
         return manifest, listed - present
 
-    def hide(self, document: DocumentRef, content: ContentUpserted | ContentDeleted, offset: int) -> Change:
-        """The deletion that stands in for an event which cannot be processed but says that the document is gone."""
-        gone = ContentDeleted(
-            document=document, version=content.version, access_version=content.access_version,
-            observed_at=content.observed_at, reason="unreadable deletion",
-        )  # fmt: skip
-        return Change(document=document, content=gone, content_offset=offset)
-
 
 # ---------------------------------------------------------------------- pure helpers
 

@@ -12,14 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.clock import Clock
 from pipeline.ports import Deadline, IndexStore
-from schemas.documents import ChunkEntry, Manifest, PageEntry
+from schemas.documents import ChunkEntry, Manifest, PageEntry, page_of
 from schemas.keys import DocumentRef
-
-
-def page_of(chunk_id: str, pages: int) -> int:
-    """Page of a chunk id in a manifest of ``pages`` pages: a function of the id alone."""
-    return int(chunk_id[:4], 16) % pages
-
 
 # Without a word from the store for longer it may have been restarted, and restored from an older copy meanwhile.
 TRUST_S = 2.0

@@ -75,6 +75,11 @@ class ChunkEntry(ClosedModel):
     embed_hash: str
 
 
+def page_of(chunk_id: str, pages: int) -> int:
+    """Page of a manifest of ``pages`` pages that lists a chunk id: its first four hex digits modulo the number."""
+    return int(chunk_id[:4], 16) % pages
+
+
 class PageEntry(ChunkEntry):
     """A line of a paged manifest: its place in the document is kept with it."""
 

@@ -8,16 +8,11 @@ from collections.abc import Sequence
 from pydantic import TypeAdapter
 
 from pipeline.errors import DocumentError
-from schemas.documents import ChunkEntry, Manifest, PageEntry
+from schemas.documents import ChunkEntry, Manifest, PageEntry, page_of
 from schemas.keys import DocumentRef, canonical_json
 
 PAGE_NAMESPACE = uuid.UUID("6f2d1c0e-5a53-5c1e-9f0c-6b1d4c8a7e06")
 _ENTRIES: TypeAdapter[list[PageEntry]] = TypeAdapter(list[PageEntry])
-
-
-def page_of(chunk_id: str, pages: int) -> int:
-    """Page that lists a chunk id: its first four hex digits modulo the number of pages."""
-    return int(chunk_id[:4], 16) % pages
 
 
 def page_uid(document: DocumentRef, version: int, page: int) -> str:

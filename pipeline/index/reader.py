@@ -21,7 +21,7 @@ from pipeline.index.schema import TIERS, Collections
 from pipeline.index.statistics import StatisticsCache, Total
 from pipeline.ports import ChunkText, Hit, SearchFilter, TermStatistics, Vectors
 from pipeline.settings import Settings
-from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier
+from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier, page_of
 from schemas.generation import Generation
 from schemas.keys import principal_uid
 from schemas.receipts import Progress
@@ -171,7 +171,7 @@ class WeaviateReader:
         """Entries of those of the chunk ids that a paged manifest lists; only their pages are read."""
         if manifest.pages == 0 or not chunk_ids:
             return {}
-        numbers = {pages.page_of(uid, manifest.pages) for uid in chunk_ids}
+        numbers = {page_of(uid, manifest.pages) for uid in chunk_ids}
         ids = [pages.page_uid(manifest.document, manifest.content_version, number) for number in sorted(numbers)]
         records = await self._records(self._names.records(generation), manifest.document.tenant, ids)
         wanted = set(chunk_ids)

@@ -23,7 +23,7 @@ from pipeline.index import pages as manifest_pages
 from pipeline.index.objects import check_vector, chunk_object, chunk_text, parse, record_object
 from pipeline.index.schema import BM25_B, BM25_K1, TIERS
 from pipeline.ports import ChunkText, ChunkWrite, Deadline, Hit, SearchFilter, TermStatistics, Vectors
-from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier
+from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier, page_of
 from schemas.generation import Generation
 from schemas.keys import DocumentRef, principal_uid, progress_uid
 from schemas.receipts import Progress
@@ -569,7 +569,7 @@ class FakeReader:
         with self._store.reading("reader.page_entries", generation, manifest.document.tenant, chunk_ids):
             if manifest.pages == 0:
                 return {}
-            numbers = sorted({manifest_pages.page_of(uid, manifest.pages) for uid in chunk_ids})
+            numbers = sorted({page_of(uid, manifest.pages) for uid in chunk_ids})
             found = self._store.pages(generation, manifest, numbers)
             return {e.chunk_id: e for page in found for e in page if e.chunk_id in set(chunk_ids)}
 

@@ -8,9 +8,8 @@ from uuid import uuid4
 import pytest
 
 from pipeline.errors import DocumentError, Reject
-from pipeline.index.pages import page_of
 from schemas.access import AccessRule, Clause, Grant
-from schemas.documents import Manifest, PageEntry, PrincipalPart, PrincipalRecord, Retiring, Section
+from schemas.documents import Manifest, PageEntry, PrincipalPart, PrincipalRecord, Retiring, Section, page_of
 from schemas.receipts import Progress
 from tests.contract.index.helpers import GENERATION, Index, access, document, entries, generation, manifest
 

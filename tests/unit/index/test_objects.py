@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pipeline.errors import StoreUnavailable
 from pipeline.index import core, objects
 from pipeline.index.objects import batches, chunk_object, pages_of, size_of
-from pipeline.index.pages import page_of
 from pipeline.ports import SearchFilter
+from schemas.documents import page_of
 from tests.contract.index.helpers import GENERATION, access, chunk, document, generation, unit
 from tests.fakes.store import FakeStore
 

@@ -332,8 +332,7 @@ async def test_chunks_of_an_uncommitted_version_are_not_shown(world: World) -> N
 
 @pytest.mark.requirement("I3")
 async def test_a_paged_manifest_lists_through_its_pages(world: World) -> None:
-    from pipeline.index.pages import page_of
-    from schemas.documents import PageEntry
+    from schemas.documents import PageEntry, page_of
 
     world.principal("user:ann")
     m = world.document("huge", "plan alpha", "plan beta", "plan gamma")
