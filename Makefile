@@ -51,6 +51,10 @@ up: $(STAMP) ## Start Kafka, Weaviate and Headwater's processes
 down: $(STAMP) ## Stop them; data stays
 	@$(BIN)/headwater down
 
+.PHONY: dagster
+dagster: $(STAMP) ## Dagster's page: backfills, checks, schedules (starts what does not run)
+	@$(BIN)/headwater dagster
+
 .PHONY: test
 test: $(STAMP) fetch ## All tests, in order: unit, contract, integration, e2e, faults, browser
 	@mkdir -p $(LOGS)
@@ -66,6 +70,10 @@ faults: $(STAMP) fetch ## Kills, stops, restores
 browser: $(STAMP) fetch ## The web page
 unit contract integration e2e faults browser:
 	@$(PYTEST) tests/$@ $(ARGS)
+
+.PHONY: faults-long
+faults-long: $(STAMP) fetch ## What takes many minutes: a migration whose every part is killed
+	@$(PYTEST) tests/faults -m long $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Style, types, import arrows, dead code, dependencies
@@ -87,6 +95,22 @@ quality: $(STAMP) fetch ## Retrieval quality on the golden set
 .PHONY: bench
 bench: $(STAMP) fetch ## Benchmarks, one JSON line each
 	@$(BIN)/headwater bench
+
+.PHONY: bench-quality
+bench-quality: $(STAMP) ## Extraction against plain unstructured, retrieval by chunking strategy
+	@$(BIN)/headwater bench quality $(ARGS)
+
+.PHONY: bench-migration
+bench-migration: $(STAMP) fetch ## An encoder replaced under traffic; the last line counts wrong answers
+	@$(BIN)/headwater bench migration $(ARGS)
+
+.PHONY: sources-check
+sources-check: $(STAMP) fetch ## Real source systems played through the whole product, one JSON line each
+	@$(BIN)/python -m infra.sources_check $(ARGS)
+
+.PHONY: snapshots
+snapshots: $(STAMP) ## What extraction and chunking make of samples/formats, written to tests/snapshots
+	@$(BIN)/python -m tests.snapshots
 
 .PHONY: schemas
 schemas: $(STAMP) ## JSON Schemas of every payload, written to schemas/json

@@ -1,8 +1,8 @@
 """``python -m consumers NAME [--member M]``: start one consumer process.
 
-Names: access, index, owner, gateway, control, canary. Each is the function ``main`` of ``consumers.NAME``, called
-with the remaining arguments; it returns the exit status. Logs go to standard error as one-line JSON. SIGTERM and
-SIGINT leave in order. Exit status: 0 left in order, 1 crashed, 2 wrong settings or arguments.
+Names: access, index, fleet, owner, gateway, control, canary. Each is the function ``main`` of ``consumers.NAME``,
+called with the remaining arguments; it returns the exit status. Logs go to standard error as one-line JSON. SIGTERM
+and SIGINT leave in order. Exit status: 0 left in order, 1 crashed, 2 wrong settings or arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pipeline.errors import ConfigError, Crash, HeadwaterError
 from pipeline.observe import configure_logging
 
-NAMES = ("access", "index", "owner", "gateway", "control", "canary")
+NAMES = ("access", "index", "fleet", "owner", "gateway", "control", "canary")
 
 log = logging.getLogger("headwater.main")
 

@@ -17,15 +17,16 @@ from consumers.access_records import AccessStore, DocumentSide, Event, Principal
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters, coordinates_of
 from consumers.lanes import LaneSpec, LaneTopic
-from consumers.lease import ACCESS_ONLY, PRINCIPALS, Rechecks
+from consumers.lease import PRINCIPALS, Rechecks
 from consumers.runtime import Hooks
 from pipeline.bus.codec import Undecodable, decode, decode_access, decode_membership, encode
+from pipeline.bus.folding import EMPTY
 from pipeline.clock import Clock
 from pipeline.errors import Reject
 from pipeline.observe import Metrics, metrics
 from pipeline.ports import Outgoing, Publisher, Record
 from pipeline.settings import Settings
-from schemas.events import HoldChanged, MaintenanceCommand
+from schemas.events import ACCESS_ONLY, HoldChanged, MaintenanceCommand
 from schemas.keys import DocumentRef, membership_key, partition_of
 from schemas.receipts import Lane, Outcome, Receipt, StageTimes
 from schemas.topics import Topic
@@ -235,12 +236,15 @@ class AccessLane:
         principals = [i for i in batch if i.outcome is None and i.principal is not None]
         self._apply(self._documents, documents, lambda item: item.document)
         self._apply(self._principals, principals, lambda item: item.principal)
+        self._bury([item for item in batch if item.outcome == "closed"])
         self._publish(batch)
 
     def _bury(self, batch: list[Item]) -> None:
         for item in batch:
             if not isinstance(item.event, Undecodable) or item.buried:
                 continue
+            if item.event.kind == EMPTY and item.tenant is not None and item.outcome is None:
+                continue  # the end of a key: nothing is wrong where what it named has ended
             event = item.event
             self._dead_letters.bury(item.record, event.reject(), document=event.document, version=event.version)
             item.buried = True
@@ -259,6 +263,8 @@ class AccessLane:
 
     def _note(self, item: Item, now: int) -> None:
         if isinstance(item.event, Undecodable):
+            if item.event.kind == EMPTY and item.outcome == "unchanged":
+                return
             self._metrics.count("headwater_closed_total", lane=item.lane, kind=item.event.kind)
             fields = _where(item.record) | {"kind": item.event.kind, "reason": item.event.reason}
             log.error("not understood, hence nobody", extra={"fields": fields})
@@ -369,36 +375,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def serve(settings: Settings, member: str | None = None, *, hooks: Hooks | None = None) -> int:
     """Run until a signal comes; the exit status. ``hooks`` is where fault tests stop it."""
+    from consumers.connected import connected
     from consumers.process import Stopped, Stopping, run
     from consumers.runtime import Runtime
     from pipeline.bus.consumer import KafkaReader
     from pipeline.bus.interface import Listener, Reader
-    from pipeline.bus.producer import KafkaPublisher
-    from pipeline.bus.topics import ensure_topics
     from pipeline.clock import SystemClock
-    from pipeline.index.store import WeaviateStore
 
     stopping = Stopping()
     clock = SystemClock()
-    try:
-        stopping.retry("Kafka", lambda: ensure_topics(settings))
-        publisher = stopping.retry("Kafka", lambda: KafkaPublisher(settings, "access"))
-        store = stopping.retry("Weaviate", lambda: WeaviateStore(settings))
-        stopping.retry("Weaviate", store.ensure_base)
-    except Stopped:
-        return 0
-    rechecks = Rechecks(publisher, clock, ACCESS_ONLY)
     spec = spec_of_access(settings)
-    lane = AccessLane(
-        spec,
-        store=store,
-        publisher=publisher,
-        rechecks=rechecks,
-        dead_letters=DeadLetters(publisher, "access", clock),
-        scan=log_scan(settings),
-        clock=clock,
-        partitions=settings.kafka.partitions,
-    )
 
     def reader(listener: Listener) -> Reader:
         return KafkaReader(
@@ -412,9 +398,20 @@ def serve(settings: Settings, member: str | None = None, *, hooks: Hooks | None 
             clock=clock,
         )
 
-    runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock, hooks=hooks)
     try:
-        return run(runtime, stopping)
-    finally:
-        publisher.close()
-        store.close()
+        with connected(settings, "access", stopping) as (publisher, store):
+            rechecks = Rechecks(publisher, clock, ACCESS_ONLY)
+            lane = AccessLane(
+                spec,
+                store=store,
+                publisher=publisher,
+                rechecks=rechecks,
+                dead_letters=DeadLetters(publisher, "access", clock),
+                scan=log_scan(settings),
+                clock=clock,
+                partitions=settings.kafka.partitions,
+            )
+            runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock, hooks=hooks)
+            return run(runtime, stopping)
+    except Stopped:
+        return 0

@@ -16,10 +16,10 @@ from typing import Literal
 from consumers.backoff import Backoff
 from consumers.canary_client import Away, GatewayClient, QueryClient, Refused
 from consumers.canary_round import Leaving, Revocation, Round, Runner, Wait, slots
-from consumers.health import HealthServer
 from consumers.process import Stopping
 from pipeline.clock import Clock, SystemClock
 from pipeline.errors import ConfigError
+from pipeline.health import HealthServer
 from pipeline.observe import Metrics, metrics
 from pipeline.settings import Settings, load
 

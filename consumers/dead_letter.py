@@ -44,10 +44,14 @@ class DeadLetters:
         document: DocumentRef | None = None,
         version: Version | None = None,
         parked: bool = False,
+        at: Coordinates | None = None,
     ) -> DeadLetter:
-        """Append the dead letter and wait for its acknowledgement. Raises BusUnavailable."""
+        """Append the dead letter and wait for its acknowledgement. Raises BusUnavailable.
+
+        ``at`` names what failed where the record only asked for it (a replay).
+        """
         letter = DeadLetter(
-            coordinates=coordinates_of(record),
+            coordinates=at if at is not None else coordinates_of(record),
             lane=self._lane,
             generation=self._generation,
             key=record.key,

@@ -5,7 +5,7 @@
 
 A slice never mixes live and bulk texts, so a live edit waits for one running slice at most. Slice sizes follow the
 measured rate. Errors are handed back with the task: EncoderUnavailable and unexpected ones as they are; a text that
-the encoder refuses fails only its own document.
+the encoder refuses fails only its own document; an encoder that cannot be the generation's stops the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import islice
 from time import perf_counter
 
 from pipeline.clock import Clock
-from pipeline.errors import Retry
+from pipeline.errors import ConfigError, Crash, Retry
 from pipeline.flow import Prepared
 from pipeline.ports import Embedder
 from schemas.documents import Chunk
@@ -88,6 +88,8 @@ class EncoderLane:
     def _slice(self) -> list[tuple[EmbedTask, Chunk]]:
         """Texts of the next slice: of live documents in order of arrival, else of bulk ones of similar length."""
         size = max(1, min(MAX_SLICE, int(self._slice_s / max(self._chunk_s, 1e-6))))
+        if self._embedder.backend.name == "endpoint":  # a request costs its latency, whatever it holds
+            size = MAX_SLICE
         live, bulk = self._queues
         if any(task.waiting for task in live):
             return self._drawn(self._first(live, size))
@@ -136,6 +138,9 @@ class EncoderLane:
         started = perf_counter()
         try:
             vectors = self._embedder.embed_documents([c.embed_text for _, c in taken])
+        except ConfigError as error:  # no document is to blame: nothing may be set aside, nothing committed
+            self._failed(taken, Crash(str(error)))
+            return
         except Exception as error:
             self._failed(taken, error)
             return
@@ -158,7 +163,7 @@ class EncoderLane:
     def _failed(self, taken: list[tuple[EmbedTask, Chunk]], error: Exception) -> None:
         """An infrastructure error fails every task of the slice; another one is tried alone to find whose it is."""
         tasks = list({id(t): t for t, _ in taken}.values())
-        if len(tasks) > 1 and not isinstance(error, Retry):
+        if len(tasks) > 1 and not isinstance(error, Retry | Crash):
             for task in tasks:
                 self._embed([(t, c) for t, c in taken if t is task])
             return

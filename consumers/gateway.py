@@ -1,4 +1,4 @@
-"""Process ``gateway``: ``POST /v1/changes``. A change is answered with 2xx only once it is committed on the log."""
+"""Process ``gateway``: changes, CloudEvents and webhooks. What is answered with 2xx is committed on the log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
 
 from consumers.gateway_errors import MEDIA_TYPE, Refused, field_problem, invalid, too_large, unavailable
-from consumers.gateway_service import SIGNATURE, TIMESTAMP, Gateway, GatewayDeps, parse, verify
+from consumers.gateway_push import add_events, add_hooks
+from consumers.gateway_reading import parse
+from consumers.gateway_service import SIGNATURE, TIMESTAMP, Gateway, GatewayDeps, verify
 from pipeline.errors import ConfigError, Retry
 from schemas.api_changes import EXAMPLES, MAX_CHANGES, Change, ChangeResult, ChangesProblem, ChangesReply
+from schemas.cloudevents import CloudEvent
 
 if TYPE_CHECKING:
     from pipeline.settings import Settings
@@ -30,6 +33,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     for code, text in (
         (400, "The body is not JSON."),
         (401, "Signature or timestamp is missing or does not fit."),
+        (403, "The tenant is being erased."),
         (409, "Another process owns the source."),
         (413, "The request is too large."),
         (422, "Fields that cannot be accepted, by name. Nothing was written."),
@@ -84,6 +88,9 @@ def create_app(deps: GatewayDeps) -> FastAPI:
         pending, _ = await gateway.wait(accepted, wait, wait_ms / 1000)
         results = tuple(_with_outcome(r, {d.uid: o for d, o in pending.outcomes.items()}) for r in accepted.results)
         return ChangesReply(token=accepted.token, applied=True, searchable=wait == "searchable", results=results)
+
+    add_events(app, deps, gateway, _PROBLEMS, _body)
+    add_hooks(app, deps, gateway, _body)
 
     @app.get("/healthz", summary="Whether the process lives")
     async def healthz() -> dict[str, object]:
@@ -147,7 +154,7 @@ async def _query_invalid(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = {404: "Not found", 405: "Method not allowed"}.get(error.status_code, "Not served")
-    return _answer(Refused(error.status_code, title, "Changes go to POST /v1/changes; see /openapi.json."))
+    return _answer(Refused(error.status_code, title, "Changes go to POST /v1/changes, events to /v1/events."))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
@@ -161,7 +168,7 @@ def _watched(deps: GatewayDeps) -> Callable[[Request, Callable[[Request], Awaita
     async def watch(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
         started = time.perf_counter()
         response = await call(request)
-        route = request.url.path if request.url.path in ("/v1/changes", "/healthz", "/metrics") else "other"
+        route = getattr(request.scope.get("route"), "path", "other")
         deps.metrics.count("headwater_requests_total", route=route, status=str(response.status_code))
         deps.metrics.observe("headwater_request_seconds", time.perf_counter() - started, route=route)
         return response
@@ -190,7 +197,9 @@ def _request_body() -> dict[str, Any]:
 def _openapi(app: FastAPI) -> dict[str, Any]:
     if not app.openapi_schema:
         made = get_openapi(title=app.title, version=app.version, routes=app.routes, description=_DESCRIPTION)
-        made.setdefault("components", {}).setdefault("schemas", {}).update(_schema().get("$defs", {}))
+        event = CloudEvent.model_json_schema(ref_template="#/components/schemas/{model}")
+        defined = _schema().get("$defs", {}) | event.pop("$defs", {}) | {"CloudEvent": event}
+        made.setdefault("components", {}).setdefault("schemas", {}).update(defined)
         app.openapi_schema = made
     return app.openapi_schema
 

@@ -7,36 +7,46 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from consumers.connectors import hints_of
+from consumers.erasing import Erasing
 from consumers.gateway import create_app, verify_configured
 from consumers.gateway_service import Gateway, GatewayDeps
 from consumers.gateway_wait import ReceiptTail, ReceiptWatch, StoreCheck
-from consumers.health import HealthServer
 from consumers.owner_log import AppliedOffsets, KafkaOwnerLog
 from consumers.process import Stopped, Stopping
+from consumers.superseded import PassedByAll
 from pipeline.bus.bodies import FsspecBodyStore
+from pipeline.bus.producer import KafkaPublisher
 from pipeline.bus.tail import read_compacted
 from pipeline.bus.topics import ensure_topics
 from pipeline.clock import SystemClock
+from pipeline.health import HealthServer
 from pipeline.index.store import WeaviateStore
 from pipeline.observe import metrics
+from pipeline.ports import Publisher
 from pipeline.settings import Settings
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.gateway")
 
 
-def dependencies(settings: Settings, store: WeaviateStore, watch: ReceiptWatch) -> GatewayDeps:
+def dependencies(settings: Settings, store: WeaviateStore, watch: ReceiptWatch, publisher: Publisher) -> GatewayDeps:
     """The real parts."""
-    clock = SystemClock()
+    clock, bodies = SystemClock(), FsspecBodyStore.of(settings)
     return GatewayDeps(
         settings=settings,
         clock=clock,
         metrics=metrics(),
         open_log=lambda tenant, source: KafkaOwnerLog(settings, tenant, source),
-        bodies=FsspecBodyStore.of(settings),
+        bodies=bodies,
         receipts=watch,
+        publisher=publisher,
+        refs_of=hints_of(settings, clock),
         check=StoreCheck(store, settings.generation),
         applied=AppliedOffsets(store, settings.generation, clock.elapsed),
+        tree=bodies,
+        passed=PassedByAll(store),
+        erasing=Erasing(store, clock.elapsed),
     )
 
 
@@ -72,11 +82,12 @@ def run(settings: Settings) -> int:
     try:
         stopping.retry("Kafka", lambda: ensure_topics(settings))
         store = stopping.retry("Weaviate", lambda: WeaviateStore(settings))
+        publisher = stopping.retry("Kafka", lambda: KafkaPublisher(settings, "gateway"))
         tenants = stopping.retry("Kafka", lambda: known_tenants(settings))
     except Stopped:
         return 0
-    with closing(store), closing(ReceiptTail(settings, watch)):
-        deps = dependencies(settings, store, watch)
+    with closing(store), closing(publisher), closing(ReceiptTail(settings, watch)):
+        deps = dependencies(settings, store, watch, publisher)
         verify_configured(deps)
         app = create_app(deps)
         gateway: Gateway = app.state.gateway

@@ -5,31 +5,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-from pydantic_core import from_json
-
-from consumers.gateway_errors import Refused, field_problem, invalid, of_validation, unauthorized, unavailable
+from consumers.erasing import Erasing
+from consumers.gateway_errors import Refused, field_problem, invalid, unauthorized, unavailable
+from consumers.gateway_tokens import token_of
 from consumers.gateway_wait import Pending, ReceiptWatch, StoreCheck
 from consumers.gateway_writer import AnyChange, SourceWriter, Written, plan
 from consumers.owner_engine import OwnerLog
 from pipeline.clock import Clock
 from pipeline.errors import ConfigError, Crash, Reject, Retry
 from pipeline.observe import Metrics
-from pipeline.ports import BodyStore
+from pipeline.ports import BodyStore, BodyTree, Publisher
 from pipeline.settings import Settings
+from pipeline.settings_sources import AnySource
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Limits
-from schemas.api_changes import CHANGES, ChangeResult, DeleteChange, MembershipChange, UpsertChange
-from schemas.tokens import MAX_DOCUMENTS, MAX_TOKEN, FreshnessToken, TokenDocument, TokenPosition
-from schemas.topics import Topic
+from schemas.api_changes import ChangeResult, DeleteChange, MembershipChange, UpsertChange
+from schemas.keys import DocumentRef
 
 log = logging.getLogger("headwater.gateway")
 
@@ -43,9 +41,17 @@ MAX_READERS_BYTES = 750_000
 """Longest list of readers or parents: a record on the log takes 2 MiB, and an index's manifest holds a rule twice."""
 
 
+def nothing_named(source: AnySource, body: bytes) -> Sequence[DocumentRef]:
+    """A notification names no document: everything that changed is looked for."""
+    return ()
+
+
 @dataclass
 class GatewayDeps:
-    """What the gateway is made of. ``check`` and ``applied`` are None where no store can be asked."""
+    """What the gateway is made of. ``check`` and ``applied`` are None where no store can be asked.
+
+    ``refs_of`` gives the documents that a notification's body names, as hints of where to look first.
+    """
 
     settings: Settings
     clock: Clock
@@ -53,8 +59,13 @@ class GatewayDeps:
     open_log: Callable[[str, str], OwnerLog]  # tenant and source; fences the older owner
     bodies: BodyStore | None
     receipts: ReceiptWatch
+    publisher: Publisher
     check: StoreCheck | None = None
     applied: Callable[[], dict[int, int] | None] | None = None
+    tree: BodyTree | None = None
+    passed: Callable[[], dict[int, int] | None] | None = None
+    erasing: Erasing | None = None
+    refs_of: Callable[[AnySource, bytes], Sequence[DocumentRef]] = nothing_named
 
 
 @dataclass(frozen=True)
@@ -73,49 +84,31 @@ def verify(settings: Settings, clock: Clock, body: bytes, signature: str | None,
     secret = settings.gateway.secret
     if secret is None or not secret.get_secret_value():
         raise ConfigError("gateway.secret", "is not set", "Set HEADWATER_GATEWAY__SECRET to a long random string.")
+    verify_with(secret.get_secret_value(), settings.gateway.tolerance_s, clock, body, signature, timestamp)
+
+
+def verify_with(
+    secret: str, tolerance_s: int, clock: Clock, body: bytes, signature: str | None, timestamp: str | None
+) -> None:
+    """The same with a secret at hand. Raises Refused (401)."""
     if signature is None or timestamp is None:
         raise unauthorized(f"Send {SIGNATURE}: sha256=<HMAC of the raw body> and {TIMESTAMP}: <seconds since 1970>.")
-    expected = "sha256=" + hmac.new(secret.get_secret_value().encode(), body, hashlib.sha256).hexdigest()
+    expected = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     if not hmac.compare_digest(expected.encode(), signature.strip().lower().encode("utf-8", "replace")):
         raise unauthorized(f"{SIGNATURE} does not fit the body; sign the raw bytes with the shared secret.")
     try:
         sent = float(timestamp)
     except ValueError:
         raise unauthorized(f"{TIMESTAMP} is not a number of seconds since 1970.") from None
-    tolerance = settings.gateway.tolerance_s
-    if not abs(sent - clock.now() / 1_000_000) <= tolerance:  # so written, NaN is refused too
-        raise unauthorized(f"{TIMESTAMP} is more than {tolerance} s away from this server's clock; sign anew.")
-
-
-def parse(body: bytes) -> list[AnyChange]:
-    """The changes of a body, one or an array. Raises Refused (400, 422); nothing of the input is in it."""
-    try:
-        data = from_json(body)
-        json.loads(body, object_pairs_hook=_each_once)
-    except _Twice:
-        raise Refused(400, "Not understood", "An object names a field twice; say which of the two is meant.") from None
-    except (ValueError, RecursionError):
-        raise Refused(400, "Not understood", "The body is not valid JSON in UTF-8.") from None
-    single = not isinstance(data, list)
-    try:
-        return list(CHANGES.validate_python([data] if single else data))
-    except ValidationError as error:
-        raise of_validation(error, single=single) from None
-
-
-class _Twice(Exception):
-    """A field is there twice: which of its values was meant is not for us to guess."""
-
-
-def _each_once(pairs: list[tuple[str, object]]) -> None:
-    if len({name for name, _ in pairs}) != len(pairs):
-        raise _Twice
+    if not abs(sent - clock.now() / 1_000_000) <= tolerance_s:  # so written, NaN is refused too
+        raise unauthorized(f"{TIMESTAMP} is more than {tolerance_s} s away from this server's clock; sign anew.")
 
 
 def _readers(change: AnyChange) -> tuple[str, int]:
     """The field that lists principals, and its bytes on the log."""
     if isinstance(change, MembershipChange):
-        return "parents", sum(len(p.encode()) + 3 for p in change.parents)
+        named = [(p, 3) for p in change.parents] + [(p, 21) for p in change.until]  # with quotes, commas and the moment
+        return "parents", sum(len(p.encode()) + more for p, more in named)
     if isinstance(change, DeleteChange) or change.access is None:
         return "access", 0
     return "access", len(change.access.rule().model_dump_json(exclude_none=True).encode())
@@ -173,7 +166,26 @@ class Gateway:
             )
 
     async def append(self, tenant: str, changes: Sequence[AnyChange]) -> Accepted:
-        """Append everything; returns when it is committed. Raises Refused (409, 503)."""
+        """Append everything; returns when it is committed. Raises Refused (403, 409, 503)."""
+        await self.refuse_erased(tenant)
+        return await self._queued(tenant, changes)
+
+    async def append_each(self, tenant: str, events: Sequence[tuple[AnyChange, str]]) -> list[Accepted | BaseException]:
+        """Append changes in order, each on its own and at most once under its key (of its source); what became of each.
+
+        Raises Refused (403).
+        """
+        await self.refuse_erased(tenant)
+        waiting: list[Awaitable[Accepted]] = []
+        for change, key in events:
+            try:
+                waiting.append(self._queued(tenant, [change], key))
+            except Refused as refused:
+                waiting.append(_failing(refused))
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+    def _queued(self, tenant: str, changes: Sequence[AnyChange], key: str | None = None) -> Awaitable[Accepted]:
+        """Hand everything to its writers at once, so that callers keep their order. Raises Refused (503)."""
         by_source: dict[str, list[int]] = {}
         for number, change in enumerate(changes):
             by_source.setdefault(self._source(change), []).append(number)
@@ -181,7 +193,16 @@ class Gateway:
         futures = {}
         for source, numbers in by_source.items():
             planned = [plan(changes[number], default) for number in numbers]
-            futures[source] = asyncio.wrap_future(self.writer(tenant, source).submit(planned))
+            futures[source] = asyncio.wrap_future(self.writer(tenant, source).submit(planned, key))
+        return self._committed(tenant, changes, by_source, futures)
+
+    async def _committed(
+        self,
+        tenant: str,
+        changes: Sequence[AnyChange],
+        by_source: Mapping[str, Sequence[int]],
+        futures: Mapping[str, asyncio.Future[Written]],
+    ) -> Accepted:
         done = await asyncio.gather(*futures.values(), return_exceptions=True)
         for outcome in done:
             if isinstance(outcome, BaseException):
@@ -192,6 +213,17 @@ class Gateway:
             results.update(zip(numbers, written[source].results, strict=True))
         ordered = tuple(results[number] for number in range(len(changes)))
         return Accepted(tenant, tuple(changes), written, ordered, token_of(tenant, written).encode())
+
+    async def refuse_erased(self, tenant: str) -> None:
+        """Raises Refused (403) for a tenant that is being erased."""
+        erasing = self._deps.erasing
+        if erasing is None:
+            return
+        known = erasing.fresh(tenant)
+        if known is None:
+            known = await asyncio.to_thread(erasing, tenant)
+        if known:
+            raise Refused(403, "Being erased", "This tenant is being erased: it takes no changes any more.")
 
     def _refusal(self, error: BaseException) -> BaseException:
         if isinstance(error, Crash):
@@ -298,10 +330,14 @@ class Gateway:
             tenant,
             source,
             open_log=lambda: self._deps.open_log(tenant, source),
-            bodies=BodyPlacer(self._deps.bodies, settings.bodies.inline_limit, settings.bodies.max_bytes),
+            bodies=BodyPlacer(
+                self._deps.bodies, settings.bodies.inline_limit, settings.bodies.max_bytes, self._deps.tree
+            ),
             clock=self._deps.clock,
             observed=self._deps.metrics,
             limits=Limits(events=settings.kafka.transaction_events),
+            passed=self._deps.passed,
+            closed=lambda: self._deps.erasing is not None and self._deps.erasing(tenant),
         )
 
     def health(self) -> dict[str, object]:
@@ -318,25 +354,5 @@ class Gateway:
             writer.close()
 
 
-def token_of(tenant: str, written: Mapping[str, Written]) -> FreshnessToken:
-    """Documents and versions for few, positions on the log for many; memberships always as positions."""
-    token = _token(tenant, written, few=sum(len(part.documents) for part in written.values()) <= MAX_DOCUMENTS)
-    return token if len(token.encode()) <= MAX_TOKEN else _token(tenant, written, few=False)  # their ids are long
-
-
-def _token(tenant: str, written: Mapping[str, Written], *, few: bool) -> FreshnessToken:
-    documents = {d: v for part in written.values() for d, v in part.documents.items()}
-    last: dict[tuple[str, int], int] = {}
-    for part in written.values():
-        for place in part.places:
-            if few and place.topic != Topic.MEMBERSHIP:
-                continue
-            at = (str(place.topic), place.partition)
-            last[at] = max(last.get(at, -1), place.offset)
-    named = [
-        TokenDocument(source=d.source, kind=d.kind, id=d.id, content=content, access=access)
-        for d, (content, access) in documents.items()
-        if few
-    ]
-    positions = [TokenPosition(topic=Topic(t), partition=p, offset=o) for (t, p), o in sorted(last.items())]
-    return FreshnessToken(tenant=tenant, documents=tuple(named), positions=tuple(positions))
+async def _failing(refused: Refused) -> Accepted:
+    raise refused

@@ -13,22 +13,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from consumers.gateway_seen import SeenKeys
 from consumers.owner_engine import OwnerLog
 from consumers.owner_writer import OwnerWriter
+from consumers.superseded import SupersededBodies
 from pipeline.clock import Clock
 from pipeline.errors import BusUnavailable, Crash, HeadwaterError, Reject
 from pipeline.observe import Metrics
 from pipeline.ports import (
     Appended,
     Observation,
-    SourceAccess,
-    SourceDeletion,
-    SourceDocument,
     SourceMembership,
 )
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Change, Limits, Transaction, cursor_record
 from pipeline.sources.ledger import Ledger
+from pipeline.sources.stated import observation
 from schemas.api_changes import (
     AccessChange,
     ChangeResult,
@@ -65,40 +65,24 @@ class Written:
 
 def plan(change: AnyChange, source: str) -> Planned:
     """A change as what its source shows now; ``source`` is the gateway's own name."""
-    if isinstance(change, MembershipChange):
-        return Planned(SourceMembership(change.tenant, change.principal, change.parents, change.removed))
-    document = change.ref(source)
-    if isinstance(change, DeleteChange):
-        reason = change.reason or "deleted at the source"
-        return Planned(SourceDeletion(document, reason=reason, updated_at=change.updated_at))
-    if isinstance(change, AccessChange):
-        return Planned(SourceAccess(document, rule=change.access.rule(), updated_at=change.updated_at))
-    return Planned(
-        SourceDocument(
-            document=document,
-            title=change.title,
-            body=change.body(),
-            content_type=change.content_type,
-            rule=change.access.rule() if change.access is not None else None,
-            url=change.url,
-            path=change.path,
-            language=change.language,
-            product=change.product,
-            effective_from=change.effective_from,
-            effective_until=change.effective_until,
-            revision=change.revision,
-            updated_at=change.updated_at,
-            redacted=change.redacted,
-        ),
-        change.priority,
-    )
+    priority: Priority = change.priority if isinstance(change, UpsertChange) else "live"
+    return Planned(observation(change, source), priority)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request. Under a key it is done at most once, also by a later writer of the source."""
+
+    planned: list[Planned]
+    future: Future[Written]
+    key: str | None = None
 
 
 class _Batch:
     """Requests that are appended together."""
 
     def __init__(self) -> None:
-        self.jobs: list[tuple[list[Planned], Future[Written]]] = []
+        self.jobs: list[Job] = []
         self.pending: list[Change] = []
         self.owners: dict[int, int] = {}  # id of a change -> number of its job
 
@@ -116,26 +100,36 @@ class SourceWriter:
         clock: Clock,
         observed: Metrics,
         limits: Limits,
+        passed: Callable[[], dict[int, int] | None] | None = None,
+        closed: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``passed``: content offsets that every generation has passed; without it superseded bodies stay.
+        ``closed``: whether the source must be given up, as its tenant is being erased."""
         self.tenant, self.source = tenant, source
         self._open_log, self._bodies, self._clock = open_log, bodies, clock
-        self._metrics, self._limits = observed, limits
-        self._queue: queue.SimpleQueue[tuple[list[Planned], Future[Written]] | None] = queue.SimpleQueue()
+        self._metrics, self._limits, self._passed = observed, limits, passed
+        self._closed_by_operator = closed
+        self._superseded: SupersededBodies | None = None
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._log: OwnerLog | None = None
         self._ledger: Ledger | None = None
         self._writer: OwnerWriter | None = None
+        self._seen = SeenKeys()
         self.ended: str | None = None
         self._door = threading.Lock()
         self._closed = False  # nothing that is queued from now on would be served
         self._thread = threading.Thread(target=self._run, name=f"gateway-{source}", daemon=True)
         self._thread.start()
 
-    def submit(self, planned: Sequence[Planned]) -> Future[Written]:
-        """Append a request's changes. The future raises BusUnavailable, or Crash where another owner took over."""
+    def submit(self, planned: Sequence[Planned], key: str | None = None) -> Future[Written]:
+        """Append a request's changes, unless that was done under this key.
+
+        The future raises BusUnavailable, or Crash where another owner took over.
+        """
         future: Future[Written] = Future()
         with self._door:
             if not self._closed:
-                self._queue.put((list(planned), future))
+                self._queue.put(Job(list(planned), future, key))
                 return future
         future.set_exception(self._refusal())
         return future
@@ -175,12 +169,12 @@ class SourceWriter:
         self._drop()
         self._refuse_rest()
 
-    def _collect(self, first: tuple[list[Planned], Future[Written]] | None, batch: _Batch) -> bool:
+    def _collect(self, first: Job | None, batch: _Batch) -> bool:
         """Everything that waits, up to a bound; False where the end was asked for."""
         item, count = first, 0
         while item is not None:
             batch.jobs.append(item)
-            count += len(item[0])
+            count += len(item.planned)
             if count >= self._limits.events:
                 return True
             try:
@@ -204,27 +198,35 @@ class SourceWriter:
                 self.ended = str(error)
             if not isinstance(error, HeadwaterError):
                 log.exception("source %s: a request failed", self.source)
-            for _, future in batch.jobs:
-                future.set_exception(error if isinstance(error, HeadwaterError) else BusUnavailable(str(error)))
+            for job in batch.jobs:
+                job.future.set_exception(error if isinstance(error, HeadwaterError) else BusUnavailable(str(error)))
             return
-        for (_, future), result in zip(batch.jobs, written, strict=True):
-            future.set_result(result)
+        for job, result in zip(batch.jobs, written, strict=True):
+            job.future.set_result(result)
+        if self._superseded is not None and self._queue.empty():
+            self._superseded.step()
 
     def _append(self, batch: _Batch) -> list[Written]:
         ledger, writer = self._opened()
         written = [Written() for _ in batch.jobs]
-        for number, (planned, _) in enumerate(batch.jobs):
-            for item in planned:
+        seen = self._seen
+        for number, job in enumerate(batch.jobs):
+            if job.key is not None and job.key in seen:
+                written[number].results += [_result(item.seen, ()) for item in job.planned]
+                continue
+            seen = seen.with_key(job.key) if job.key is not None else seen
+            for item in job.planned:
                 made = ledger.observe(item.seen, priority=item.priority)
                 self._add(batch, number, made)
                 result = _result(item.seen, made)
                 if any(change.again for change in made):  # the rule must not wait for a large body to be stored
-                    self._flush(writer, ledger, batch, written)
+                    self._flush(writer, batch, written, self._seen)
                     self._add(batch, number, ledger.observe(item.seen, priority=item.priority))
                 written[number].results.append(result)
-        self._flush(writer, ledger, batch, written)
-        for (planned, _), result_of in zip(batch.jobs, written, strict=True):
-            _versions(ledger, planned, result_of)
+        self._flush(writer, batch, written, seen)
+        self._seen = seen
+        for job, result_of in zip(batch.jobs, written, strict=True):
+            _versions(ledger, job.planned, result_of)
         return written
 
     def _add(self, batch: _Batch, number: int, made: Sequence[Change]) -> None:
@@ -232,14 +234,19 @@ class SourceWriter:
             batch.pending.append(change)
             batch.owners[id(change)] = number
 
-    def _flush(self, writer: OwnerWriter, ledger: Ledger, batch: _Batch, written: list[Written]) -> None:
-        def cursor() -> SourceCursor:
-            return ledger.cursor(polled_at=self._clock.now(), pending=False)
-
-        for transaction, appended in writer.write(batch.pending, cursor):
+    def _flush(self, writer: OwnerWriter, batch: _Batch, written: list[Written], seen: SeenKeys) -> None:
+        """Append what is pending. The keys go with the last transaction: what they stand for is written then."""
+        for transaction, appended in writer.write(batch.pending, self._cursor, lambda: self._cursor(seen)):
             for job, places in _by_job(transaction, appended, batch).items():
                 written[job].places += places
+        if not batch.pending and seen != self._seen:
+            writer.append([cursor_record(self._cursor(seen))])
         batch.pending.clear()
+
+    def _cursor(self, seen: SeenKeys | None = None) -> SourceCursor:
+        assert self._ledger is not None
+        position = (seen if seen is not None else self._seen).position()
+        return self._ledger.cursor(polled_at=self._clock.now(), pending=False, position=position)
 
     def _opened(self) -> tuple[Ledger, OwnerWriter]:
         """The ledger as the log says, taking the source over where that is not done yet."""
@@ -251,22 +258,33 @@ class SourceWriter:
             for record in opened.memberships():
                 ledger.load_membership(record)
             self._ledger = ledger
+            cursor = ledger.cursors.get("changes")
+            self._seen = SeenKeys.read(cursor.position if cursor is not None else "")
             self._writer = OwnerWriter(
                 ledger, opened.appender, opened.publisher, self._bodies, self._clock, self._metrics, self._limits
             )
+            if self._bodies.tree is not None and self._passed is not None:
+                self._superseded = SupersededBodies(
+                    ledger, self._bodies.tree, opened.content_ends, self._passed, self._clock, self._metrics
+                )
         return self._ledger, self._writer
 
     def _drop(self) -> None:
-        self._ledger = self._writer = None
+        self._ledger = self._writer = self._superseded = None
         opened, self._log = self._log, None
         if opened is not None:
             opened.close()
 
     def _heartbeat(self) -> None:
         """A source that pushes is complete up to now when nothing waits."""
+        if self._closed_by_operator():
+            self.ended = "the tenant is being erased"
+            return
         try:
-            ledger, writer = self._opened()
-            writer.append([cursor_record(ledger.cursor(polled_at=self._clock.now(), pending=False))])
+            _, writer = self._opened()
+            writer.append([cursor_record(self._cursor())])
+            if self._superseded is not None:
+                self._superseded.step()
         except Crash as error:
             self.ended = str(error)
         except HeadwaterError as error:
@@ -280,7 +298,7 @@ class SourceWriter:
             except queue.Empty:
                 return
             if item is not None:
-                item[1].set_exception(self._refusal())
+                item.future.set_exception(self._refusal())
 
     def _refusal(self) -> HeadwaterError:
         return Crash(self.ended) if self.ended else BusUnavailable("the gateway is stopping")

@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters
@@ -35,9 +36,9 @@ from schemas.events import (
     HoldChanged,
     MaintenanceCommand,
 )
-from schemas.generation import Generation
+from schemas.generation import EncoderSpec, Generation
 from schemas.keys import DocumentRef
-from schemas.receipts import Receipt
+from schemas.receipts import Coordinates, Receipt
 from schemas.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,13 @@ class IndexLane:
         metrics: Metrics,
     ) -> None:
         generation = flow.generation.name
+        if embedder.spec != flow.generation.encoder:
+            raise ConfigError(
+                "encoder",
+                f"it is {_shown(embedder.spec)}, generation {generation} is written with "
+                f"{_shown(flow.generation.encoder)}",
+                "Build a generation of its own for another encoder: two in one index do not mix.",
+            )
         self.spec = lane_spec(settings, generation)
         self.scheduler = DocumentScheduler(clock)
         self._clock = clock
@@ -156,8 +164,8 @@ class IndexLane:
 
     def _access_work(self, record: Record, now: int) -> Work | None:
         event = decode_access(record)
-        if isinstance(event, HoldChanged):
-            return None  # admission alone looks at holds
+        if isinstance(event, HoldChanged) or record.value is None:
+            return None  # admission alone looks at holds; the end of a key closes in the access lane
         if isinstance(event, Undecodable):
             if event.document is None:
                 return None  # the access lane raises the alarm
@@ -222,7 +230,10 @@ class IndexLane:
         if work.record is not None:
             version = getattr(work.event, "version", None)
             document = None if work.nameless else work.document
-            self._letters.bury(work.record, error, attempts=attempts, document=document, version=version, parked=parked)
+            self._letters.bury(
+                work.record, error, attempts=attempts, document=document, version=version, parked=parked,
+                at=_asked_for(work),
+            )  # fmt: skip
 
     def parked(self, document: DocumentRef) -> bool:
         """Whether the document's source is parked (and this record is not its probe)."""
@@ -262,6 +273,18 @@ class IndexLane:
             self._error = error
 
 
+def _shown(encoder: EncoderSpec) -> str:
+    return f"{encoder.model} at {encoder.revision[:12]}, dimension {encoder.dimension}, pooling {encoder.pooling}"
+
+
+def _asked_for(work: Work) -> Coordinates | None:
+    """The content record that a replay reads again: when it fails, that is what failed once more."""
+    command = work.event
+    if not isinstance(command, MaintenanceCommand) or command.type != "reprocess" or command.offset is None:
+        return None
+    return Coordinates(topic=str(Topic.CONTENT), partition=work.partition, offset=command.offset)
+
+
 def _closed(event: Undecodable, record: Record) -> AccessSet | AccessTombstone:
     """What an access record that is not understood means: nobody (invariant 12)."""
     assert event.document is not None
@@ -289,25 +312,41 @@ def _faulty(kind: str, record: Record, document: DocumentRef | None, error: Reje
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``python -m consumers index [--member NAME]``: consumes for the configured generation."""
-    from consumers.process import parse
+    """``python -m consumers index [--generation NAME] [--member NAME] [--bulk]``: consumes for one generation."""
+    from consumers.process import parser_of
     from pipeline.settings import load
 
-    options = parse("index", arguments, "Extracts, chunks, embeds and writes documents of one generation.")
-    return serve(load(), options.member)
+    parser = parser_of("index", "Extracts, chunks, embeds and writes documents of one generation.")
+    parser.add_argument("--generation", help="the generation that is written; else the one that the settings name")
+    parser.add_argument("--bulk", action="store_true", help="work at low priority and embed when the machine is idle")
+    parser.add_argument("--parent", type=int, help="leave in order when this process, which started it, is gone")
+    options = parser.parse_args(list(arguments))
+    settings = load()
+    return serve(
+        settings, options.member, generation=options.generation, bulk=options.bulk, parent=options.parent
+    )  # fmt: skip
 
 
 def serve(
     settings: Settings,
     member: str | None = None,
     *,
+    generation: str | None = None,
+    bulk: bool = False,
+    parent: int | None = None,
     hooks: Hooks | None = None,
     crash_point: Callable[[str], None] | None = None,
 ) -> int:
-    """Run until a signal comes; the exit status. ``hooks`` and ``crash_point`` are where fault tests stop it."""
+    """Run until a signal comes or the generation is retired; the exit status.
+
+    ``generation`` None takes the one that the settings name. ``hooks`` and ``crash_point`` are where fault tests stop
+    it.
+    """
+    from consumers.priority import lowered, native_idle
     from consumers.process import Stopped, Stopping, run
     from consumers.runtime import Runtime
-    from pipeline.bootstrap import build_encoder, build_flow
+    from consumers.watch import GenerationWatch, follow_parent
+    from pipeline.bootstrap import build_encoder, build_extractor, build_flow
     from pipeline.bus.consumer import KafkaReader
     from pipeline.bus.fetch import RecordFetcher
     from pipeline.bus.interface import Listener, Reader
@@ -318,45 +357,70 @@ def serve(
     from pipeline.observe import metrics
 
     stopping = Stopping()
+    if parent is not None:
+        follow_parent(parent, stopping)
     clock = SystemClock()
     # the live worker must not wait five milliseconds for every switch from a thread that prepares bulk
     sys.setswitchinterval(0.0005)
+    name = generation if generation is not None else settings.generation
     try:
         stopping.retry("Kafka", lambda: ensure_topics(settings))
         publisher = stopping.retry("Kafka", lambda: KafkaPublisher(settings, "index"))
         store = stopping.retry("Weaviate", lambda: WeaviateStore(settings))
         stopping.retry("Weaviate", store.ensure_base)
-        generation = stopping.retry(
-            f"generation {settings.generation}", lambda: declared(store.read_generations(), settings.generation)
-        )
-        stopping.retry("Weaviate", lambda: store.ensure_generation(generation))
+        record = stopping.retry(f"generation {name}", lambda: declared(store.read_generations(), name))
+        stopping.retry("Weaviate", lambda: store.ensure_generation(record))
     except Stopped:
         return 0
     fetch = RecordFetcher(settings, Topic.CONTENT)
-    rechecks = Rechecks(publisher, clock, generation.name)
-    flow = build_flow(settings, generation, store, clock)
+    rechecks = Rechecks(publisher, clock, record.name)
+
+    def load() -> Embedder:
+        return stopping.retry("the encoder", lambda: build_encoder(settings, record))
+
+    extractor = build_extractor(settings, partial(_extracted, metrics()))
+    if bulk:
+        lowered(extractor.warm)  # its children are as low
+    else:
+        extractor.warm()
+    try:
+        embedder = native_idle(load) if bulk else load()
+    except Stopped:
+        extractor.close()
+        return 0
+    flow = build_flow(settings, record, store, clock, extractor, similarity=embedder.embed_documents)
     if crash_point is not None:
         flow.crash_point = crash_point
     lane = IndexLane(
-        settings=settings, flow=flow, embedder=build_encoder(settings, generation), publisher=publisher,
-        rechecks=rechecks, fetch=fetch, clock=clock, metrics=metrics(),
+        settings=settings, flow=flow, embedder=embedder, publisher=publisher, rechecks=rechecks, fetch=fetch,
+        clock=clock, metrics=metrics(),
     )  # fmt: skip
 
     def reader(listener: Listener) -> Reader:
         return KafkaReader(
-            settings, group_of(generation.name), [t.topic for t in lane.spec.topics], listener,
+            settings, group_of(record.name), [t.topic for t in lane.spec.topics], listener,
             session_s=lane.spec.session_s, member=member, clock=clock,
         )  # fmt: skip
 
     runtime = Runtime(lane, reader=reader, store=store, rechecks=rechecks, clock=clock, hooks=hooks)
-    lane.workers.start()
+    GenerationWatch(record, store.read_generations, stopping, runtime.fail).start()
+    if bulk:
+        lowered(lane.workers.start)  # this thread, which keeps the membership by polling, stays as it is
+    else:
+        lane.workers.start()
     try:
         return run(runtime, stopping)
     finally:
         lane.workers.stop()
+        extractor.close()
         fetch.close()
         publisher.close()
         store.close()
+
+
+def _extracted(metrics: Metrics, media: str, seconds: float, outcome: str) -> None:
+    metrics.count("headwater_extracted_total", media=media, outcome=outcome)
+    metrics.observe("headwater_extract_seconds", seconds, media=media)
 
 
 def group_of(generation: str) -> str:

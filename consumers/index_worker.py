@@ -22,10 +22,11 @@ from consumers.encoder_lane import EmbedTask, EncoderLane
 from consumers.lease import EndedLate
 from consumers.scheduler import DocumentScheduler, Job, Priority, Work
 from pipeline.clock import Clock
-from pipeline.errors import BodyGone, Crash, DocumentError, Hold, Reject, Retry, StoreUnavailable
-from pipeline.flow import Change, Committed, DocumentFlow, Prepared
+from pipeline.errors import BodyGone, Crash, DocumentError, Hold, Reject, Retry, StillExtracting, StoreUnavailable
+from pipeline.flow import Change, DocumentFlow, Prepared
 from pipeline.observe import Metrics
 from pipeline.ports import Deadline, Embedder, Record
+from pipeline.upkeep import Committed
 from schemas.documents import Chunk
 from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, MaintenanceCommand
 from schemas.keys import DocumentRef
@@ -273,8 +274,13 @@ class IndexWorkers:
 
     # ------------------------------------------------------------------ maintenance
 
+    def _elsewhere(self, work: Work) -> bool:
+        """Whether a command is for another generation: what becomes of its document here says nothing of it."""
+        command = work.event
+        return isinstance(command, MaintenanceCommand) and command.generation not in (None, self.flow.generation.name)
+
     def _maintain(self, job: Job, work: Work, command: MaintenanceCommand, change: Change) -> Receipt:
-        if command.generation not in (None, self.flow.generation.name):
+        if self._elsewhere(work):
             return self._receipt(job, work, "done", reason="for another generation")
         deadline = self.around.deadline(job.partition)
         if command.type == "move" and command.tier is not None:
@@ -282,26 +288,43 @@ class IndexWorkers:
             self._schedule_tail(job, moved.remove_due)
             return self._receipt(job, work, moved.outcome, done=moved)
         if command.type == "reprocess" and command.offset is not None:
+            self._follow(change, self.flow.unseen_access(job.document, self.flow.manifests.get(job.document)))
             return self._again(job, work, change, command.offset, "done")
         if command.type == "recheck":
-            return self._recheck(job, work, change, deadline)
+            return self._recheck(job, work, command, change, deadline)
         return self._receipt(job, work, "refused", reason="the command lacks its tier or offset")
 
-    def _recheck(self, job: Job, work: Work, change: Change, deadline: Deadline) -> Receipt:
-        manifest, missing = self.flow.recheck(job.document, deadline)
-        known = self.newest.get(job.document.uid)
+    def _recheck(
+        self, job: Job, work: Work, command: MaintenanceCommand, change: Change, deadline: Deadline
+    ) -> Receipt:  # fmt: skip
+        found = self.flow.recheck(
+            job.document, deadline, chunks=command.chunk_ids, sections=command.section_ids
+        )  # fmt: skip
+        self._schedule_tail(job, found.remove_due)
+        self._follow(change, found.access)
+        manifest, known = found.manifest, self.newest.get(job.document.uid)
         self.metrics.count("headwater_rechecks_total", lane="index")
         if known is not None and (manifest is None or manifest.content_version < known[0]):
             return self._again(job, work, change, known[1], "rechecked")
-        if missing and manifest is not None and manifest.content_offset >= 0:
-            return self._again(job, work, change, manifest.content_offset, "rechecked")
-        return self._receipt(job, work, "rechecked")
+        if not found.whole and manifest is not None and manifest.content_offset >= 0:
+            whole = change.force  # asked for as well
+            receipt = self._again(job, work, change, manifest.content_offset, "rechecked")
+            if change.force and not whole and not found.damaged:
+                change.repair = found.broken
+            return receipt
+        return self._receipt(job, work, "rechecked", removed=found.removed)
+
+    def _follow(self, change: Change, access: AccessSet | AccessTombstone | None) -> None:
+        """Take what Access says where it is newer: the event may have been read before the manifest was lost."""
+        if access is not None and (change.access is None or change.access.version < access.version):
+            change.access = access
 
     def _again(self, job: Job, work: Work, change: Change, offset: int, outcome: Outcome) -> Receipt:
         """Fold the content event at ``offset`` into the change, unless a newer one is there already."""
         record = self.around.fetch(job.partition, offset)
         if record is None:
-            return self._receipt(job, work, outcome, reason=f"content offset {offset} is no longer on the log")
+            told: Outcome = "refused" if outcome == "done" else outcome
+            return self._receipt(job, work, told, reason=f"content offset {offset} is no longer on the log")
         event = self.around.decode_content(record)
         if event.document != job.document:
             return self._receipt(job, work, "refused", reason=f"content offset {offset} holds another document")
@@ -316,7 +339,11 @@ class IndexWorkers:
 
     def failed(self, job: Job, error: Exception) -> None:
         """Apply the verb that the error stands for."""
-        if isinstance(error, Hold):
+        if isinstance(error, StillExtracting):
+            # Others go on meanwhile: a scan of many pages takes minutes.
+            self.scheduler.set_aside(job)
+            error.when_done(lambda: self.scheduler.resume(job.document))
+        elif isinstance(error, Hold):
             self.scheduler.put_back(job, delay=error.seconds, infrastructure=True)
         elif isinstance(error, Retry):
             self._retry(job, error)
@@ -347,18 +374,19 @@ class IndexWorkers:
         self.scheduler.put_back(job, delay=delay, infrastructure=True)
 
     def _body_gone(self, job: Job, reason: str) -> None:
-        receipts = [self._receipt(job, w, "body_gone", reason=reason) for w in job.works if w.kind == "content"]
+        asked = ("content", "maintenance")
+        receipts = [self._receipt(job, w, "body_gone", reason=reason) for w in job.works if w.kind in asked]
         self._without_content(job, receipts)
 
     def _reject(self, job: Job, error: Reject) -> None:
         self.flow.manifests.forget_document(job.document)
-        if job.attempts + 1 < self._attempts:
+        if job.attempts + 1 < self._attempts and not error.final:
             self.scheduler.put_back(job, delay=0.02 * (job.attempts + 1), infrastructure=False)
             return
         receipts = []
         try:
             for work in job.works:
-                if work.record is not None and work.kind != "access":
+                if work.record is not None and work.kind != "access" and not self._elsewhere(work):
                     self.around.dead_letter(work, error, job.attempts + 1, parked=False)
                     receipts.append(self._receipt(job, work, "dead_letter", reason=error.reason))
             self.around.outcome(job.document, error)
@@ -444,7 +472,7 @@ class IndexWorkers:
 
     def _receipt(
         self, job: Job, work: Work, outcome: Outcome, *, done: Committed | None = None,
-        prepared: Prepared | None = None, reason: str | None = None,
+        prepared: Prepared | None = None, reason: str | None = None, removed: int = 0,
     ) -> Receipt:  # fmt: skip
         event, record = work.event, work.record
         facts = getattr(event, "source_facts", None)
@@ -464,7 +492,7 @@ class IndexWorkers:
             priority="live" if work.priority in LIVE else "bulk", times=times,
             chunks_total=done.chunks_total if done else 0,
             chunks_embedded=done.chunks_embedded if done and content else 0,
-            chunks_written=done.chunks_written if done else 0, chunks_removed=done.chunks_removed if done else 0,
+            chunks_written=done.chunks_written if done else 0, chunks_removed=done.chunks_removed if done else removed,
             tokens=done.tokens if done and content else 0, reason=reason or (done.reason if done else None),
             coordinates=Coordinates(topic=record.topic, partition=record.partition, offset=record.offset)
             if record is not None

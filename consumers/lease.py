@@ -111,9 +111,6 @@ class JointLease:
             lease.check_ended()
 
 
-ACCESS_ONLY = "-access"
-"""``MaintenanceCommand.generation`` of a recheck for the access lane alone; no generation's name has a '-'."""
-
 PRINCIPALS = "-membership"
 """Source of the stand-in document by which a recheck names a principal: its kind is 'principal', its id the name."""
 

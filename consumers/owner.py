@@ -14,42 +14,28 @@ from contextlib import closing
 from functools import partial
 
 from consumers.backoff import Backoff
-from consumers.health import HealthServer
-from consumers.owner_engine import OwnerEngine, OwnerLog, Pace, Requests
+from consumers.connectors import check, connector_of
+from consumers.owner_engine import OwnerEngine, OwnerLog
+from consumers.owner_jobs import Pace
 from consumers.owner_log import AppliedOffsets, KafkaOwnerLog, RequestFeed, cursor_offset
+from consumers.owner_requests import Requests
 from consumers.process import Stopped, Stopping
+from consumers.superseded import PassedByAll
 from pipeline.bus.bodies import FsspecBodyStore
 from pipeline.bus.topics import ensure_topics
 from pipeline.clock import Clock, SystemClock
 from pipeline.errors import ConfigError, Crash, HeadwaterError, Retry
+from pipeline.health import HealthServer
 from pipeline.index.store import WeaviateStore
 from pipeline.observe import Metrics, metrics
-from pipeline.ports import BodyStore
-from pipeline.settings import Settings, SourceSettings, load
+from pipeline.ports import BodyStore, BodyTree
+from pipeline.settings import Settings, load
+from pipeline.settings_sources import AnySource
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Limits
-from pipeline.sources.connector import Connector
-from pipeline.sources.folder.source import FolderSource
-from pipeline.sources.ledger import Ledger
+from pipeline.sources.guard import DeletionGuard
 
 log = logging.getLogger("headwater.owner")
-
-
-def connector_of(settings: Settings, source: SourceSettings, clock: Clock) -> Callable[[Ledger], Connector]:
-    """Makes the connector of a configured source. Raises ConfigError where its path is no folder."""
-
-    def connect(ledger: Ledger) -> Connector:
-        return FolderSource(
-            source.tenant,
-            source.name,
-            str(source.path),
-            clock=clock,
-            version=ledger.next_version,
-            url_base=source.url_base,
-            max_bytes=settings.bodies.max_bytes,
-        )
-
-    return connect
 
 
 class SourceOwner:
@@ -58,13 +44,15 @@ class SourceOwner:
     def __init__(
         self,
         settings: Settings,
-        source: SourceSettings,
+        source: AnySource,
         *,
         open_log: Callable[[], OwnerLog],
         bodies: BodyStore | None,
         clock: Clock,
         requests: Requests | None = None,
         applied: Callable[[], dict[int, int] | None] | None = None,
+        tree: BodyTree | None = None,
+        passed: Callable[[], dict[int, int] | None] | None = None,
         pace: Pace | None = None,
         observed: Metrics | None = None,
         moves: Callable[[], object] = lambda: None,
@@ -74,8 +62,8 @@ class SourceOwner:
         not change before a fenced owner takes the source back."""
         self._settings, self.source, self._open_log = settings, source, open_log
         inline = 0 if source.erasable else settings.bodies.inline_limit
-        self._bodies = BodyPlacer(bodies, inline, settings.bodies.max_bytes)
-        self._clock, self._requests, self._applied = clock, requests, applied
+        self._bodies = BodyPlacer(bodies, inline, settings.bodies.max_bytes, tree)
+        self._clock, self._requests, self._applied, self._passed = clock, requests, applied, passed
         self._pace = pace or Pace(walk_s=source.walk_s)
         self._metrics = observed if observed is not None else metrics()
         self._moves, self._standby_s = moves, standby_s
@@ -116,8 +104,11 @@ class SourceOwner:
             observed=self._metrics,
             limits=Limits(events=self._settings.kafka.transaction_events),
             pace=self._pace,
+            guard=DeletionGuard(self._settings.reconcile.missing_share, self._settings.reconcile.missing_count),
+            quarantine_s=self._settings.reconcile.quarantine_days * 86_400,
             requests=self._requests,
             applied=self._applied,
+            passed=self._passed,
         )
         try:
             engine.start()
@@ -154,7 +145,7 @@ class SourceOwner:
         """Let a waiting owner look for requests (any thread)."""
         engine = self._engine
         if engine is not None:
-            engine.connector.wake()
+            engine.wake()
 
     def stop(self) -> None:
         """Ask ``run`` to return."""
@@ -172,6 +163,7 @@ class SourceOwner:
                 "degraded": engine.connector.degraded,
                 "alarms": engine.alarms[:20],
                 "problems": engine.problems[:20],
+                "listed": engine.listed.model_dump(mode="json") if engine.listed is not None else None,
             }
         return page
 
@@ -221,8 +213,7 @@ def main(arguments: Sequence[str]) -> int:
     if not settings.sources:
         log.warning("no source is configured: name one under [[sources]] in the settings")
     for source in settings.sources:  # a wrong path is told at once, not by a thread that begins anew for ever
-        if not source.path.is_dir():
-            raise ConfigError("sources.path", f"{source.path} is not a folder", "Name an existing folder.")
+        check(source)
     stopping = Stopping()
     owners = Owners()
     health = HealthServer.from_environment(owners.health)
@@ -232,7 +223,7 @@ def main(arguments: Sequence[str]) -> int:
         with closing(store), closing(RequestFeed(settings, owners.wake)) as feed:
             applied = AppliedOffsets(store, settings.generation, clock.elapsed)
             for source in settings.sources:
-                owners.add(_owner(settings, source, clock, feed, applied))
+                owners.add(_owner(settings, source, clock, feed, applied, PassedByAll(store)))
             stopping.on_stop(owners.stop)
             if owners.owners:
                 owners.run()
@@ -247,13 +238,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _owner(
-    settings: Settings, source: SourceSettings, clock: Clock, feed: RequestFeed, applied: AppliedOffsets
+    settings: Settings,
+    source: AnySource,
+    clock: Clock,
+    feed: RequestFeed,
+    applied: AppliedOffsets,
+    passed: PassedByAll,
 ) -> SourceOwner:
+    bodies = FsspecBodyStore.of(settings)
     return SourceOwner(
         settings,
         source,
         open_log=partial(KafkaOwnerLog, settings, source.tenant, source.name),
-        bodies=FsspecBodyStore.of(settings),
+        bodies=bodies,
+        tree=bodies,
+        passed=passed,
         clock=clock,
         requests=feed.of(source.tenant, source.name),
         applied=applied,

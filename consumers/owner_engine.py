@@ -1,42 +1,50 @@
 """The owner of one polled or watched source: looks, asks the ledger what is new, appends it.
 
 One thread. A step takes what the watch saw first, then requests, then one slice of bulk work: a live edit waits for one
-slice at most. Bulk stops while the index consumers' backlog exceeds the window: the source is the queue.
+slice at most. Bulk stops while the index consumers' backlog exceeds the window: the source is the queue. A backfill, or
+a listing that only counts, is done on the side: looks and walks go before it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from consumers.owner_absence import Absences
+from consumers.owner_errands import Errands
+from consumers.owner_grants import Grants
+from consumers.owner_jobs import Job, Pace
+from consumers.owner_requests import LONG, SWITCHES, RequestDesk, Requests, Task
+from consumers.owner_status import Telling
 from consumers.owner_writer import OwnerWriter
+from consumers.superseded import SupersededBodies
 from pipeline.clock import Clock
+from pipeline.errors import ConfigError
 from pipeline.observe import Metrics
 from pipeline.ports import (
     Appender,
-    Outgoing,
     Publisher,
     Record,
+    SourceAccess,
     SourceDeletion,
     SourceDocument,
     SourceMembership,
 )
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Change, Limits, cursor_record, forgotten_record
-from pipeline.sources.connector import Connector, Look, Seen, SourceHidden
+from pipeline.sources.compare import compare
+from pipeline.sources.connector import Connector, Look, Mark, Seen, SourceHidden, SourceUnavailable
 from pipeline.sources.guard import DeletionGuard
 from pipeline.sources.ledger import Ledger
-from schemas.events import Priority, SourceCursor, SourceRequest
-from schemas.keys import DocumentRef
-from schemas.receipts import Receipt
-from schemas.topics import Topic
+from pipeline.sources.tally import Tally
+from schemas.events import Quarantine, SourceCursor
+from schemas.reconciliation import ReconciliationReport
 
 log = logging.getLogger("headwater.owner")
-
-REQUESTS = "requests"
 
 
 class OwnerLog(Protocol):
@@ -60,56 +68,12 @@ class OwnerLog(Protocol):
     def close(self) -> None: ...
 
 
-class Requests(Protocol):
-    """Requests to one source."""
-
-    def take(self, position: int) -> list[tuple[int, SourceRequest]]:
-        """Requests at ``position`` or later that were not taken yet, with their offsets."""
-        ...
-
-
-@dataclass(frozen=True)
-class Pace:
-    """Times in seconds; ``window`` and ``slice`` in documents."""
-
-    walk_s: float = 30.0
-    idle_s: float = 1.0
-    heartbeat_s: float = 5.0
-    second_look_s: float = 1.0
-    window: int = 2000
-    slice: int = 50
-    live_at_most: int = 100  # a look with more documents than this goes in bulk
-
-
-@dataclass
-class _Job:
-    """Documents still to be read, and what they complete."""
-
-    look: Look
-    priority: Priority
-
-
 @dataclass
 class _Due:
     """When what is next (``Clock.elapsed``)."""
 
     walk: float = 0.0
     heartbeat: float = 0.0
-    condemned: dict[DocumentRef, float] = field(default_factory=dict)  # seen going, to be deleted at a second look
-    confirmed: bool = False
-
-
-@dataclass
-class _Grants:
-    """What principals gain, as the newest access state says. It waits for the documents that were seen with it.
-
-    A folder that opens shows at once what the index holds of its documents. So their new places and texts are on the
-    log first, and texts that replace older ones are indexed: an old text was meant for the readers of its day.
-    """
-
-    memberships: list[SourceMembership]
-    undecided: frozenset[str]
-    ends: dict[int, int] | None = None  # by partition: content that must be applied; None while documents are read
 
 
 class OwnerEngine:
@@ -126,26 +90,44 @@ class OwnerEngine:
         bodies: BodyPlacer,
         observed: Metrics,
         limits: Limits = Limits(),  # noqa: B008 (frozen)
-        pace: Pace = Pace(),
+        pace: Pace = Pace(),  # noqa: B008 (frozen)
         guard: DeletionGuard = DeletionGuard(),  # noqa: B008 (frozen)
+        quarantine_s: float = 7 * 86_400,
         requests: Requests | None = None,
         applied: Callable[[], dict[int, int] | None] | None = None,
+        passed: Callable[[], dict[int, int] | None] | None = None,
     ) -> None:
-        """``applied``: the index consumers' next offset by partition of ``content``; without it bulk never waits."""
+        """``quarantine_s``: how long what is missing stays hidden before it is deleted. ``applied``: the index
+        consumers' next offset by partition of ``content``; without it bulk never waits. ``passed``: the same that
+        every generation has reached; without it superseded bodies stay."""
         self.ledger = Ledger(tenant, source, clock, bodies)
         self._log, self._clock, self._metrics = log_, clock, observed
-        self._pace, self._guard, self._requests, self._applied = pace, guard, requests, applied
+        self._pace, self._requests, self._applied = pace, requests, applied
+        self._absences = Absences(
+            self.ledger, clock, guard, quarantine_s=quarantine_s, second_look_s=pace.second_look_s
+        )
         self._writer = OwnerWriter(self.ledger, log_.appender, log_.publisher, bodies, clock, observed, limits)
         self._connect = connect
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
+        self._side: Job | None = None
+        self._desk: RequestDesk | None = None
+        self._telling = Telling(self, clock, observed)
+        self.listed: ReconciliationReport | None = None  # what the newest listing found
+        self.starved = False  # bulk work waits for the index
         self._due = _Due()
-        self._grants: _Grants | None = None
+        self._grants = Grants(self.ledger, applied)
+        self._superseded: SupersededBodies | None = None
+        if bodies.tree is not None and passed is not None:
+            self._superseded = SupersededBodies(self.ledger, bodies.tree, log_.content_ends, passed, clock, observed)
         self._behind = (0, 0)  # backlog when it was last known, and content records written until then
         self._polled_at = 0
-        self._request_position = 0
+        self._position = ""  # the cursor on the log
+        self._positions: deque[Job] = deque()  # jobs whose looks have a cursor, in the order of the looks
+        self._woken = threading.Event()
+        self._resting = False  # the job in hand waits for its source
+        self._listing_failed = 0  # times in a row
         self._told: set[str] = set()
         self._closed: list[str] = []  # what keeps readers out, as of the newest access state
-        self._missing: str | None = None  # suspiciously many missing documents, as of the newest listing
         self._problems: dict[str, None] = {}
 
     # ------------------------------------------------------------ life
@@ -156,43 +138,77 @@ class OwnerEngine:
             self.ledger.load_cursor(record)
         for record in self._log.memberships():
             self.ledger.load_membership(record)
-        self._polled_at = self.ledger.cursors["changes"].polled_at if "changes" in self.ledger.cursors else 0
+        if (cursor := self.ledger.cursors.get("changes")) is not None:
+            self._polled_at, self._position = cursor.polled_at, cursor.position
         if self.ledger.live():  # what an earlier owner wrote may not be indexed yet
             self._writer.replaced_ends.update(self._log.content_ends())
-        if REQUESTS in self.ledger.cursors:
-            self._request_position = int(self.ledger.cursors[REQUESTS].position or 0)
-        self.connector = self._connect(self.ledger)
-        self.connector.restore(self.ledger.states())
-        self.connector.watch()
+        if self._requests is not None:
+            self._desk = RequestDesk(self.ledger, self._requests, self._clock, self._writer.append)
+            self._telling.restore(self._desk.status)
+        self._connected()
         self._forget_expired()
-        self._listing()
+        if not self.paused:
+            self._listing()
+
+    def _connected(self) -> None:
+        """A connector that knows what the log knows."""
+        self.connector = self._connect(self.ledger)
+        self._errands = Errands(self.ledger, self.connector, self._absences, self._clock, self._observe, self._write)
+        self.connector.restore(self.ledger.states(), self._position)
+        self.connector.watch()
 
     def close(self) -> None:
         """End the watch; what was planned is on the log."""
+        if self._side is not None and self._side.connector is not None:
+            self._side.connector.close()
         if hasattr(self, "connector"):
             self.connector.close()
 
     def step(self) -> None:
         """One look and one slice; waits where there is nothing to do. Raises as ``start`` does."""
-        credit = bool(self._jobs) and self.backlog() < self._pace.window
+        if self.paused:
+            self._rest()
+            return
+        counting = self._side is not None and self._side.mode == "count"
+        bulk = bool(self._jobs) or self._side is not None
+        credit = bulk and self.backlog() < self._pace.window
+        self.starved = bulk and not credit
         asked = self._clock.now()
-        look = self.connector.changes(0.0 if credit else self._pause())
+        rest = self._pace.rest_s if self._resting else 0.0
+        self._resting = False
+        look = self.connector.changes(rest if credit or counting else self._pause())
         if look is not None:
-            self._take(look)
+            self._take(look, Tally(f"watch-{asked}", "listing", asked))
         self._serve_requests()
         if self._jobs:
-            if credit or self._jobs[0].priority == "live":
-                self._slice()
+            if credit or self._jobs[0].priority == "live" or self._jobs[0].look.free:
+                self._slice(self._jobs[0])
         elif self._clock.elapsed() >= self._due.walk:
             self._listing()
-        elif look is None and self.connector.degraded is None:
-            # Nothing happened, and the watch would have said so: complete up to when it was asked.
-            self._polled_at = max(self._polled_at, asked)
+        else:
+            if look is None and self.connector.watched:
+                # Nothing happened, and the watch would have said so: complete up to when it was asked.
+                self._polled_at = max(self._polled_at, asked)
+            if self._side is not None and (credit or counting):
+                self._slice(self._side)
         self._grant()
         self._heartbeat()
 
+    def wake(self) -> None:
+        """Look for requests at once (any thread)."""
+        self._woken.set()
+        if hasattr(self, "connector"):
+            self.connector.wake()
+
+    def _rest(self) -> None:
+        """A paused source: only requests are served, and a sign of life is given."""
+        self._woken.wait(self._pace.idle_s)
+        self._woken.clear()
+        self._serve_requests()
+        self._heartbeat()
+
     def _pause(self) -> float:
-        if self._jobs or self._grants is not None:
+        if self._jobs or self._side is not None or self._grants.waiting:
             return 0.1  # bulk waits for the backlog, grants for the index
         now = self._clock.elapsed()
         return max(0.0, min(self._pace.idle_s, self._due.walk - now, self._due.heartbeat - now))
@@ -210,6 +226,11 @@ class OwnerEngine:
         return behind
 
     @property
+    def paused(self) -> bool:
+        """Whether nothing is to be read, by request."""
+        return self._desk is not None and self._desk.paused
+
+    @property
     def problems(self) -> list[str]:
         """What was passed by or put off since the newest listing began, and why."""
         return list(self._problems)
@@ -217,7 +238,7 @@ class OwnerEngine:
     @property
     def alarms(self) -> list[str]:
         """What someone has to see to: readers kept out, documents missing."""
-        return self._closed + ([self._missing] if self._missing is not None else [])
+        return self._closed + ([self._absences.alarm] if self._absences.alarm is not None else [])
 
     @property
     def busy(self) -> bool:
@@ -226,188 +247,335 @@ class OwnerEngine:
 
     # ------------------------------------------------------------ looks
 
-    def _listing(self) -> None:
+    def _listing(self, task: Task | None = None) -> None:
+        """Begin a look at everything; ``task`` is the request that asks for it."""
         self._due.walk = self._clock.elapsed() + self._pace.walk_s
-        self._take(self.connector.listing())
+        now = self._clock.now()
+        tally = task.tally if task is not None and task.tally is not None else Tally(f"walk-{now}", "listing", now)
+        tally.known = self.ledger.live()
+        try:
+            look = self.connector.listing()
+        except (SourceUnavailable, OSError) as error:
+            look = self._failed(error)
+        self._take(look, tally, task)
 
-    def _take(self, look: Look) -> None:
+    def _failed(self, error: Exception) -> Look:
+        """A listing that could not begin."""
+        problem = f"the source cannot be listed: {error}"
+        return Look(self._clock.now(), iter(()), complete=False, listing=True, problems=[problem])
+
+    def _take(self, look: Look, tally: Tally, task: Task | None = None) -> None:
         """What takes away goes first: memberships, then deletions; documents follow, at once or in slices; then what
         memberships give."""
         if look.listing:  # what a walk no longer says is over
-            self._problems, self._missing = {}, None
+            self._problems, self._absences.alarm = {}, None
         if look.memberships is not None:
             self._closed = list(look.alarms)
         self._told &= {*self._problems, *self.alarms, *look.problems}
         self._report(look)
         if look.memberships is not None:
+            if look.listing:
+                tally.memberships = self.ledger.differing(look.memberships, look.undecided)
             changes = self.ledger.memberships(look.memberships, whole=True, gains=False, undecided=look.undecided)
             self._write(changes)
-            self._grants = _Grants(look.memberships, look.undecided)
-        if look.complete and look.gone:
-            self._gone(look)
-        if look.listing and look.complete:
-            self._due.confirmed = False
-        bulk = look.expected > self._pace.live_at_most or (look.listing and self._polled_at == 0)
-        self._jobs.append(_Job(look, "bulk" if bulk else "live"))
-        if not bulk and len(self._jobs) == 1:
-            self._slice()
-        elif not bulk:  # before the bulk work that waits
-            self._jobs.rotate(1)
-            self._slice()
+            self._grants.take(look.memberships, look.undecided)
+        bulk = look.bulk
+        if bulk is None:
+            bulk = look.expected > self._pace.live_at_most or (look.listing and self._polled_at == 0)
+        job = Job(look, "bulk" if bulk else "live", tally, task=task)
+        job.confirmed = task is not None and task.request.confirm_deletions
+        tally.expected = look.expected
+        self._settle_found(job, missing=False)
+        if look.position is not None:
+            self._positions.append(job)
+        self._jobs.append(job)
+        if not bulk:
+            self._jobs.rotate(1)  # before the bulk work that waits
+            self._slice(job)
         self._grant()
 
     def _grant(self) -> None:
         """Write what memberships give, once no older state of a document stands that it would open."""
-        grants = self._grants
-        if grants is None or any(job.look.replaced for job in self._jobs):
-            return
-        if grants.ends is None:
-            grants.ends = dict(self._writer.replaced_ends)
-        if grants.ends and self._applied is not None:
-            applied = self._applied()
-            if applied is None or any(applied.get(partition, 0) < end for partition, end in grants.ends.items()):
-                return
-        self._grants = None
-        self._write(self.ledger.memberships(grants.memberships, whole=True, undecided=grants.undecided))
+        if not (self.connector.behind or any(job.look.replaced for job in self._jobs)):
+            self._write(self._grants.ready(self._writer.replaced_ends))
 
-    def _slice(self) -> None:
-        """The next documents of the first job."""
-        job = self._jobs[0]
+    def _slice(self, job: Job) -> None:
+        """The next documents of a job, for about a tenth of a second at most."""
         changes: list[Change] = []
-        taken = self._pace.slice if job.priority == "bulk" else self._pace.live_at_most + 1
+        taken = self._pace.live_at_most + 1 if job.priority == "live" else self._pace.slice
+        end = self._clock.elapsed() + self._pace.slice_s
         for _ in range(taken):
-            seen = next(job.look.seen, None)
+            try:
+                seen = next(job.look.seen, None)
+            except (SourceUnavailable, OSError) as error:
+                job.look.complete, seen = False, None
+                job.look.problems.append(f"the source stopped answering: {error}")
             if seen is None:
-                self._jobs.popleft()
                 self._finished(job, changes)
                 return
-            changes = self._observe(seen, job.priority, changes)
+            if seen is Mark.SETTLE:
+                self._write(changes)
+                changes = []
+                self._settle_found(job, missing=True)
+            elif isinstance(seen, Mark):
+                self._resting = seen is Mark.WAIT
+                break
+            else:
+                changes = self._observe(seen, job, changes)
+            if self._clock.elapsed() >= end:
+                break
         self._write(changes)
-
-    def _finished(self, job: _Job, changes: list[Change]) -> None:
         self._report(job.look)
-        if job.look.complete and not self._jobs and (job.look.listing or self.connector.degraded is None):
-            self._polled_at = max(self._polled_at, job.look.began)
-        if self._write(changes) == 0 and job.look.listing:
-            self._write_cursor()
 
-    def _observe(self, seen: Seen, priority: Priority, changes: list[Change], *, force: bool = False) -> list[Change]:
+    def _finished(self, job: Job, changes: list[Change]) -> None:
+        look, tally = job.look, job.tally
+        self._report(look)
+        if job is self._side:
+            self._side = None
+        else:
+            self._jobs.remove(job)
+            if look.missing and self._jobs and not job.put_off:
+                job.put_off = True
+                self._jobs.append(job)
+                self._write(changes)
+                return
+            if look.complete and not self._jobs and (look.listing or look.whole or self.connector.watched):
+                self._polled_at = max(self._polled_at, look.began)
+        if look.position is not None and not look.complete:
+            self._write(changes)
+            raise SourceUnavailable("; ".join(look.problems[:3]))  # to begin anew from the cursor on the log
+        position = self._advanced(job)
+        written = self._write(changes, position)
+        if not look.complete:
+            tally.incomplete(look.problems)
+        else:
+            self._settle_found(job, missing=True)
+        tally.listed = look.listed
+        if look.listing and job.mode == "publish":
+            self._list_again(look.complete)
+            self.listed = tally.report(self.ledger.tenant, self.ledger.source, self._clock.now())
+            if written == 0 and not position:
+                self._write_cursor()
+        if job.connector is not None:
+            job.connector.close()
+        if job.task is not None and self._desk is not None:
+            failed = not look.complete and not look.listed and tally.done == 0
+            reason = "; ".join(look.problems[:3]) or "the source could not be listed" if failed else None
+            self._desk.answer(job.task, "refused" if failed else "done", reason)
+
+    def _list_again(self, complete: bool) -> None:
+        """A listing that broke off is not left for as long as one that met everything: soon, then ever later."""
+        self._listing_failed = 0 if complete else self._listing_failed + 1
+        if not complete:
+            pause = self._pace.relist_s * 2.0 ** min(self._listing_failed - 1, 20)
+            self._due.walk = min(self._due.walk, self._clock.elapsed() + pause)
+
+    def _advanced(self, job: Job) -> str | None:
+        """The cursor that may go to the log now that a job is read to its end; None where it stays."""
+        job.read = True
+        reached: str | None = None
+        while self._positions and self._positions[0].read:
+            position = self._positions.popleft().look.position
+            if position is None:  # it was left unread: later looks were asked from beyond it
+                for later in self._positions:
+                    later.look.position = None
+            reached = position or reached
+        return reached if reached != self._position else None
+
+    def _observe(self, seen: Seen, job: Job, changes: list[Change]) -> list[Change]:
         """Add what an observation changes; a revocation that may not wait is written on the spot."""
+        if isinstance(seen, SourceMembership):
+            return changes + self.ledger.observe(seen)
+        document, tally = seen.document, job.tally
+        if isinstance(seen, SourceDeletion | SourceAccess):
+            return changes + self._stated(seen, job)
+        if job.mode == "count":
+            if isinstance(seen, SourceDocument):
+                tally.compared(document, compare(seen, self.ledger.state(document)))
+            return changes
+        for other in self._jobs:
+            if other is not job and other.look.listing:
+                other.met.add(document)
         if isinstance(seen, SourceHidden):
-            self.connector.held(seen.document)
-            return changes + self.ledger.hold(seen.document, active=True, reason=seen.reason)
-        self._due.condemned.pop(seen.document, None)  # it came back: its going says nothing of another time
-        new = self.ledger.observe(seen, priority=priority, force=force)
+            return changes + self._unreadable(seen, tally)
+        self._absences.seen(document)
+        again = job.mode == "again"
+        known = self.ledger.state(document) if again else None
+        if known is not None and job.task is not None and known.content_version > job.task.version:
+            tally.done += 1
+            return changes  # appended since the request was begun first
+        new = self.ledger.document(seen, priority=job.priority, force=again, restate=again)
+        tally.compared(document, next((change.verdict for change in new), None))
+        if new:
+            tally.note("repaired", document)
         if not any(change.again for change in new):
             return changes + new
         self._write(changes + new)
-        return self.ledger.observe(seen, priority=priority)
+        return self.ledger.document(seen, priority=job.priority)
+
+    def _stated(self, seen: SourceDeletion | SourceAccess, job: Job) -> list[Change]:
+        """What a source says in one order with its documents: a deletion, or a rule alone."""
+        if job.mode == "count":
+            return []
+        job.tally.done += 1
+        new = self.ledger.observe(seen)
+        if new:
+            job.tally.note("repaired", seen.document)
+        if new and isinstance(seen, SourceDeletion):
+            job.tally.note("purged", seen.document)
+            self.connector.deleted(seen.document)
+        return new
+
+    def _unreadable(self, seen: SourceHidden, tally: Tally) -> list[Change]:
+        tally.done += 1
+        state = self.ledger.state(seen.document)
+        if state is not None and state.quarantine is not None and state.quarantine.overruled:
+            return []
+        self.connector.held(seen.document)
+        cause = Quarantine(since=self._clock.now(), by=tally.id)
+        changes = self.ledger.hold(seen.document, active=True, reason=seen.reason, quarantine=cause)
+        if changes:
+            tally.note("held", seen.document)
+            tally.note("repaired", seen.document)
+        return changes
 
     # ------------------------------------------------------------ deletions
 
-    def _gone(self, look: Look) -> None:
-        now = self._clock.elapsed()
-        certain: list[SourceDeletion] = []
-        missing: list[SourceDeletion] = []
-        for gone in look.gone:
-            at = self._due.condemned.get(gone.document)
-            (certain if at is not None and now >= at else missing).append(gone)
-        if self._due.confirmed or not self._guard.suspicious(len(missing), self.ledger.live()):
-            certain, missing = certain + missing, []
-        self._delete(certain)
-        self._hide(missing, look)
-
-    def _delete(self, gone: list[SourceDeletion]) -> None:
-        changes: list[Change] = []
-        for deletion in gone:
-            changes += self.ledger.deletion(deletion)
-            self.connector.deleted(deletion.document)
-            self._due.condemned.pop(deletion.document, None)
-        self._write(changes)
-
-    def _hide(self, missing: list[SourceDeletion], look: Look) -> None:
-        """Suspiciously many: hidden at once, deleted at a second look where their going was seen, else by request."""
-        if not missing:
+    def _settle_found(self, job: Job, *, missing: bool) -> None:
+        """What a look found gone so far, and with ``missing`` what it did not meet."""
+        look = job.look
+        if not look.complete:
             return
-        changes: list[Change] = []
-        for deletion in missing:
-            changes += self.ledger.hold(deletion.document, active=True, reason="missing at the source")
-            self.connector.held(deletion.document)
-            if look.watched:
-                self._due.condemned[deletion.document] = self._clock.elapsed() + self._pace.second_look_s
-        self._write(changes)
-        if look.watched:
+        gone, look.gone = look.gone, []
+        if gone:
+            self._settle(job, gone, proven=True)
+        if missing and look.missing:  # what another look met meanwhile is there
+            lacking, look.missing = [d for d in look.missing if d.document not in job.met], []
+            self._settle(job, lacking, proven=False)
+
+    def _settle(self, job: Job, lacking: list[SourceDeletion], *, proven: bool) -> None:
+        if job.mode == "count":
+            self._absences.count(lacking, job.tally)
+            return
+        settled = self._absences.settle(job.look, lacking, job.tally, proven=proven, confirmed=job.confirmed)
+        settled.tell(self.connector)
+        self._write(settled.changes)
+        if settled.again:
             self._due.walk = min(self._due.walk, self._clock.elapsed() + self._pace.second_look_s + 0.05)
-            return
-        self._missing = (
-            f"{len(missing)} of {self.ledger.live()} documents are missing: hidden, not deleted; bring them back, "
-            "or request a listing that confirms the deletions"
-        )
-        self._tell(self._missing, "alarm")
+        if self._absences.alarm is not None:
+            self._tell(self._absences.alarm, "alarm")
 
     # ------------------------------------------------------------ requests
 
     def _serve_requests(self) -> None:
-        if self._requests is None:
+        desk = self._desk
+        if desk is None:
             return
-        for offset, request in self._requests.take(self._request_position):
-            done = self._serve(request)
-            self._request_position = offset + 1
-            self._write_cursor(self._request_cursor())
-            receipt = Receipt(
-                lane="control",
-                tenant=request.tenant,
-                source=request.source,
-                document=request.document,
-                event_type=request.type,
-                version=self.ledger.last_version,
-                outcome="done" if done is None else "refused",
-                reason=done,
-                request_id=request.request_id,
-            )
-            record = Outgoing(Topic.RECEIPTS, request.request_id, receipt.model_dump_json().encode())
-            self._log.publisher.publish([record])
+        for request in desk.notified():
+            if not desk.paused:  # the listing after the pause sees whatever happened
+                self.connector.notify(request.document)
+        for task in desk.ready(long=not self._jobs and self._side is None):
+            if desk.spent(task):
+                desk.answer(task, "refused", f"the owner began it {task.attempts} times and ended each time")
+                continue
+            tally = desk.begin(task)
+            if task.request.type in SWITCHES:
+                self._switch(desk, task)
+                continue
+            if task.request.type in LONG:
+                self._begin(task, tally)
+                continue
+            refused = self._errands.serve(task.request, tally)
+            desk.answer(task, "done" if refused is None else "refused", refused)
+        desk.beat()
 
-    def _serve(self, request: SourceRequest) -> str | None:
-        """Do what is asked; why it is refused, None where it is done."""
-        if request.type == "listing":
-            self._due.confirmed |= request.confirm_deletions
+    def _switch(self, desk: RequestDesk, task: Task) -> None:
+        """Pause or resume. What was being read is read again by the listing after the pause."""
+        resumes = desk.paused and task.request.type == "resume"
+        desk.paused = task.request.type == "pause"
+        desk.answer(task, "done")
+        if desk.paused:
+            self._break_off(desk)
+        elif resumes:
+            self._begin_anew()
             self._listing()
-            return None
-        document = request.document
-        if document is None or (document.tenant, document.source) != (self.ledger.tenant, self.ledger.source):
-            return "document: must name a document of this source"
-        if request.type == "lift_hold":
-            if request.hold is None:
-                return "hold: must say which"
-            reason = f"lifted by request {request.request_id}"
-            self._write(self.ledger.hold(document, active=False, reason=reason, name=request.hold))
-            return None
-        seen = self.connector.read(document)
-        if seen is None:
-            return "document: is not known at the source"
-        if isinstance(seen, SourceDeletion):
-            self._delete([seen])
-        else:
-            self._write(self._observe(seen, "live", [], force=isinstance(seen, SourceDocument)))
-        return None
+
+    def _break_off(self, desk: RequestDesk) -> None:
+        """Drop what is being read; requests that asked for it are begun once more."""
+        side = [self._side] if self._side is not None else []
+        for job in [*self._jobs, *side]:
+            if job.task is not None:
+                desk.again(job.task)
+            if job.connector is not None:
+                job.connector.close()
+        self._side = None
+        self._jobs.clear()
+        self._positions.clear()
+
+    def _begin_anew(self) -> None:
+        """With a connector that knows what the log knows, and nothing of what was told since."""
+        self.connector.close()
+        self._grants.forget()
+        self._connected()
+
+    def _begin(self, task: Task, tally: Tally) -> None:
+        """A request that takes its time."""
+        request = task.request
+        if request.type == "reset":
+            self.ledger.doubt()
+            self._position = ""
+            self._positions.clear()
+            self._begin_anew()
+            self._listing(task)
+            return
+        if request.type == "listing" and request.repair:
+            self._listing(task)
+            return
+        again = request.type == "backfill"
+        own: Connector | None = None
+        try:
+            if again:
+                until = request.updated_until if request.updated_until is not None else self._clock.now() + 1
+                look = self.connector.updated(request.updated_from or 0, until)
+            else:  # a connector that nobody else uses: what it has met does not count as met
+                own = self._connect(self.ledger)
+                own.restore(self.ledger.states(), "")
+                look = own.listing()
+        except (SourceUnavailable, OSError, ConfigError) as error:
+            look = self._failed(error)
+        job = Job(look, "bulk", tally, "again" if again else "count", task=task, connector=own)
+        tally.expected = look.expected
+        if look.listing and look.memberships is not None:
+            tally.memberships = self.ledger.differing(look.memberships, look.undecided)
+        if look.listing:
+            self._settle_found(job, missing=False)
+        self._side = job
 
     # ------------------------------------------------------------ writing
 
-    def _write(self, changes: list[Change]) -> int:
-        return len(self._writer.write(changes, self._cursor)) if changes else 0
+    def _write(self, changes: list[Change], position: str | None = None) -> int:
+        """Append; the number of transactions. ``position`` is the cursor to go with the last of them (invariant 9)."""
+        if not changes and position is None:
+            return 0
+
+        def last() -> SourceCursor:
+            if position is not None:
+                self._position = position
+            return self._cursor()
+
+        written = len(self._writer.write(changes, self._cursor, last))
+        if written == 0:
+            self._writer.append([cursor_record(last())])
+        if position is not None:
+            self.connector.committed(position)
+        return written
 
     def _cursor(self) -> SourceCursor:
         self._due.heartbeat = self._clock.elapsed() + self._pace.heartbeat_s
-        return self.ledger.cursor(polled_at=self._polled_at, pending=bool(self._jobs))
+        return self.ledger.cursor(polled_at=self._polled_at, pending=bool(self._jobs), position=self._position)
 
-    def _request_cursor(self) -> SourceCursor:
-        return self.ledger.cursor(
-            polled_at=self._clock.now(), pending=False, position=str(self._request_position), stream=REQUESTS
-        )
-
-    def _write_cursor(self, cursor: SourceCursor | None = None) -> None:
-        self._writer.append([cursor_record(cursor or self._cursor())])
+    def _write_cursor(self) -> None:
+        self._writer.append([cursor_record(self._cursor())])
 
     def _heartbeat(self) -> None:
         """A cursor every few seconds, whatever else happens: it tells how complete the source is, and who lives."""
@@ -415,6 +583,10 @@ class OwnerEngine:
         self._metrics.set("headwater_poll_age_seconds", age, source=self.ledger.source)
         if self._clock.elapsed() >= self._due.heartbeat:
             self._write_cursor()
+        if self._desk is not None:
+            self._telling.step(self._desk.tell)
+        if self._superseded is not None:
+            self._superseded.step()
 
     def _forget_expired(self) -> None:
         records = [forgotten_record(document) for document in self.ledger.expired()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 from consumers.backoff import Backoff
 from pipeline.bus.codec import decode
@@ -86,7 +88,7 @@ class RequestFeed:
         """``wake(tenant, source)`` is called when a request for it has come."""
         self._settings, self._wake = settings, wake
         self._lock = threading.Lock()
-        self._requests: list[tuple[int, SourceRequest]] = []
+        self._requests: dict[tuple[str, str], list[tuple[int, SourceRequest]]] = {}  # as long as the topic keeps them
         self._next = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
@@ -98,11 +100,9 @@ class RequestFeed:
 
     def since(self, position: int, tenant: str, source: str) -> list[tuple[int, SourceRequest]]:
         """Requests to a source at this offset or later."""
-        if self._next <= position:
-            return []
         with self._lock:
-            found = [r for r in self._requests if r[0] >= position]
-        return [(offset, r) for offset, r in found if (r.tenant, r.source) == (tenant, source)]
+            known = self._requests.get((tenant, source), [])
+            return known[bisect_left(known, position, key=itemgetter(0)) :]
 
     def _run(self) -> None:
         backoff = Backoff(first=0.2, most=5.0)
@@ -132,7 +132,7 @@ class RequestFeed:
             self._next = record.offset + 1
             return
         with self._lock:
-            self._requests = [*self._requests[-9_999:], (record.offset, request)]
+            self._requests.setdefault((request.tenant, request.source), []).append((record.offset, request))
             self._next = record.offset + 1
         self._wake(request.tenant, request.source)
 

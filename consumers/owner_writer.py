@@ -15,7 +15,7 @@ from pipeline.ports import Appended, Appender, Outgoing, Publisher
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Change, Limits, Refusal, Transaction, transactions
 from pipeline.sources.ledger import Ledger
-from schemas.events import SourceCursor
+from schemas.events import ContentDeleted, SourceCursor
 from schemas.receipts import Coordinates, DeadLetter, Receipt, StageTimes
 from schemas.topics import Topic
 
@@ -42,11 +42,14 @@ class OwnerWriter:
         self.content_records = 0  # content events written since the start
 
     def write(
-        self, changes: Sequence[Change], cursor: Callable[[], SourceCursor]
+        self,
+        changes: Sequence[Change],
+        cursor: Callable[[], SourceCursor],
+        last: Callable[[], SourceCursor] | None = None,
     ) -> list[tuple[Transaction, list[Appended]]]:
         """Append; the transactions with where their records stand. Raises BusUnavailable, or Crash when fenced."""
         written = []
-        for transaction in transactions(changes, cursor, self._limits):
+        for transaction in transactions(changes, cursor, self._limits, last):
             appended = self._appender.append(transaction.records)
             self._note(transaction, appended)
             written.append((transaction, appended))
@@ -75,8 +78,8 @@ class OwnerWriter:
         if refused:
             self._publisher.publish(list(self._dead_letters(refused, transaction, appended)))
         for change in transaction.changes:
-            if change.drop_body is not None:
-                self._bodies.remove(change.drop_body)
+            if change.document is not None and any(isinstance(e, ContentDeleted) for e in change.content):
+                self._bodies.remove(change.document, change.drop_body)
 
     def _dead_letters(
         self, refused: Iterable[Refusal], transaction: Transaction, appended: Sequence[Appended]

@@ -10,12 +10,16 @@ from schemas.receipts import Progress
 
 @dataclass(frozen=True)
 class Start:
-    """``offset`` is read first. Records from ``ambiguous_from`` up to ``ambiguous_until`` may have been half done."""
+    """``offset`` is read first. Records from ``ambiguous_from`` up to ``ambiguous_until`` may have been half done.
+
+    ``end``: where the log ended then.
+    """
 
     offset: int
     ambiguous_from: int
     ambiguous_until: int
     why: str
+    end: int = 0
 
     def ambiguous(self, offset: int) -> bool:
         """Whether the previous owner may have stopped in the middle of this record."""
@@ -60,7 +64,7 @@ def start_of(
 
 
 def _inside(offset: int, start: int, until: int, beginning: int, end: int, why: str) -> Start:
-    return Start(min(max(offset, beginning), end), start, until, why)
+    return Start(min(max(offset, beginning), end), start, until, why, end)
 
 
 def must_wait(progress: list[Progress], owner: str) -> bool:

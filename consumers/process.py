@@ -11,9 +11,9 @@ from types import FrameType
 from typing import TypeVar
 
 from consumers.backoff import Backoff
-from consumers.health import HealthServer
 from consumers.runtime import Runtime
 from pipeline.errors import Retry
+from pipeline.health import HealthServer
 
 log = logging.getLogger("headwater.process")
 
@@ -34,6 +34,10 @@ class Stopping:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.ask()
+
+    def ask(self) -> None:
+        """Stop as on a signal."""
         self.event.set()
         # Not from the handler itself: it may have interrupted a thread that holds the callback's lock.
         for callback in self._callbacks:
@@ -59,12 +63,17 @@ class Stopping:
 
 def parse(name: str, arguments: Sequence[str], description: str) -> argparse.Namespace:
     """The arguments common to lanes: ``--member``."""
+    return parser_of(name, description).parse_args(list(arguments))
+
+
+def parser_of(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the arguments common to lanes, to which a lane adds its own."""
     parser = argparse.ArgumentParser(prog=f"python -m consumers {name}", description=description)
     parser.add_argument(
         "--member",
         help="name of this member in the group; after a crash its successor of the same name takes over at once",
     )
-    return parser.parse_args(list(arguments))
+    return parser
 
 
 def run(runtime: Runtime, stopping: Stopping) -> int:

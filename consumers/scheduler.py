@@ -84,6 +84,7 @@ class _Queue:
     attempts: int = 0
     infra_attempts: int = 0
     ready_at: float = 0.0
+    aside: bool = False
     listed: Priority | None = None
 
 
@@ -106,10 +107,12 @@ class DocumentScheduler:
     # ------------------------------------------------------------------ adding
 
     def add(self, work: Work) -> None:
-        """Queue one piece of work. A document that waits after a failure goes on waiting."""
+        """Queue one piece of work. A document that waits after a failure goes on waiting; one that was set aside is
+        worked on again, for the new work may make the old unnecessary."""
         with self._changed:
             queue = self._documents.setdefault(work.document.uid, _Queue())
             queue.works.append(work)
+            queue.aside = False
             self._count(work, 1)
             self._list(work.document.uid, queue)
             self._changed.notify_all()
@@ -121,7 +124,7 @@ class DocumentScheduler:
             heapq.heappush(self._timed, (self._clock.elapsed() + seconds, self._sequence, work))
 
     def _list(self, uid: str, queue: _Queue) -> None:
-        if queue.busy or not queue.works:
+        if queue.busy or queue.aside or not queue.works:
             return
         if queue.ready_at > self._clock.elapsed():
             self._sequence += 1
@@ -219,22 +222,42 @@ class DocumentScheduler:
     def put_back(self, job: Job, *, delay: float, infrastructure: bool) -> None:
         """Try the job again after ``delay`` seconds, before whatever was queued meanwhile."""
         with self._changed:
-            self._busy.pop(job.document.uid, None)
             queue = self._documents[job.document.uid]
-            if job.dropped:
-                for work in job.works:
-                    self._count(work, -1)
-                job.works = []
-            queue.works = job.works + queue.works
-            queue.busy = False
             queue.attempts = job.attempts + (0 if infrastructure else 1)
             queue.infra_attempts = job.infra_attempts + (1 if infrastructure else 0)
             queue.ready_at = self._clock.elapsed() + delay
-            if queue.works:
-                self._list(job.document.uid, queue)
-            else:
-                del self._documents[job.document.uid]
-            self._changed.notify_all()
+            self._return(job, queue)
+
+    def set_aside(self, job: Job) -> None:
+        """Put the job back, without counting an attempt, until ``resume`` or new work of its document."""
+        with self._changed:
+            queue = self._documents[job.document.uid]
+            queue.attempts, queue.infra_attempts, queue.ready_at = job.attempts, job.infra_attempts, 0.0
+            queue.aside = not queue.works
+            self._return(job, queue)
+
+    def resume(self, document: DocumentRef) -> None:
+        """What a job of the document was set aside for has come; nothing to do where it was taken up meanwhile."""
+        with self._changed:
+            queue = self._documents.get(document.uid)
+            if queue is not None and queue.aside:
+                queue.aside = False
+                self._list(document.uid, queue)
+                self._changed.notify_all()
+
+    def _return(self, job: Job, queue: _Queue) -> None:
+        self._busy.pop(job.document.uid, None)
+        if job.dropped:
+            for work in job.works:
+                self._count(work, -1)
+            job.works = []
+        queue.works = job.works + queue.works
+        queue.busy = False
+        if queue.works:
+            self._list(job.document.uid, queue)
+        else:
+            del self._documents[job.document.uid]
+        self._changed.notify_all()
 
     # ------------------------------------------------------------------ partitions
 

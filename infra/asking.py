@@ -11,16 +11,13 @@ from pydantic import BaseModel, ValidationError
 from infra.commands.tokens import issue
 from infra.errors import InfraError
 from pipeline.settings import Settings
+from pipeline.tokens import OPERATOR
 from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
+from schemas.deletion import DeletionResponse
 
 TOKEN_S = 3600.0
+PROOF_S = 600.0  # a proof reads a partition of the log, and with ``thorough`` a whole tenant
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-def address(settings: Settings) -> str:
-    """Base URL of the query service; one that listens everywhere is asked here."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.query.host, settings.query.host)
-    return f"http://[{host}]:{settings.query.port}" if ":" in host else f"http://{host}:{settings.query.port}"
 
 
 class QueryApi:
@@ -28,8 +25,8 @@ class QueryApi:
 
     def __init__(self, settings: Settings, *, transport: httpx.BaseTransport | None = None) -> None:
         self._settings = settings
-        self._tokens: dict[tuple[str, str], str] = {}
-        self.address = address(settings)
+        self._tokens: dict[tuple[str, str, tuple[str, ...]], str] = {}
+        self.address = settings.query.address
         self._http = httpx.Client(base_url=self.address, timeout=30, trust_env=False, transport=transport)
 
     def __enter__(self) -> QueryApi:
@@ -64,6 +61,22 @@ class QueryApi:
         """``GET /v1/freshness``."""
         return self._ask(FreshnessResponse, "GET", "/v1/freshness", user, tenant, params={"window_s": window_s})
 
+    def deletion(self, tenant: str, uid: str, *, thorough: bool = False) -> DeletionResponse:
+        """``GET /v1/documents/UID/deletion``, as an operator of the tenant."""
+        path, options = f"/v1/documents/{uid}/deletion", {"params": {"thorough": thorough}, "timeout": PROOF_S}
+        return self._ask(DeletionResponse, "GET", path, "operator", tenant, roles=(OPERATOR,), **options)
+
+    def shows(self, user: str, tenant: str, uid: str) -> bool:
+        """``GET /v1/documents/UID``: whether a document is shown to a person."""
+        headers = {"Authorization": f"Bearer {self._token(user, tenant, ())}"}
+        try:
+            answer = self._http.get(f"/v1/documents/{uid}", headers=headers)
+        except httpx.HTTPError as error:
+            raise InfraError(f"The query service at {self.address} does not answer.", "Read its log.") from error
+        if answer.status_code not in (200, 404):
+            raise InfraError(*_problem(answer))
+        return answer.status_code == 200
+
     def ready(self) -> bool:
         """Whether the service may answer now."""
         try:
@@ -75,8 +88,18 @@ class QueryApi:
         """Disconnect."""
         self._http.close()
 
-    def _ask(self, model: type[_Model], method: str, path: str, user: str, tenant: str, **options: Any) -> _Model:
-        headers = {"Authorization": f"Bearer {self._token(user, tenant)}"}
+    def _ask(
+        self,
+        model: type[_Model],
+        method: str,
+        path: str,
+        user: str,
+        tenant: str,
+        *,
+        roles: tuple[str, ...] = (),
+        **options: Any,
+    ) -> _Model:
+        headers = {"Authorization": f"Bearer {self._token(user, tenant, roles)}"}
         try:
             answer = self._http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
@@ -94,10 +117,12 @@ class QueryApi:
                 "Stop what listens there, or set HEADWATER_QUERY__PORT.",
             ) from error
 
-    def _token(self, user: str, tenant: str) -> str:
-        if (user, tenant) not in self._tokens:
-            self._tokens[user, tenant] = issue(self._settings, user, tenant, TOKEN_S)[0]
-        return self._tokens[user, tenant]
+    def _token(self, user: str, tenant: str, roles: tuple[str, ...]) -> str:
+        key = (user, tenant, roles)
+        if key not in self._tokens:
+            claims = {"roles": list(roles)} if roles else {}
+            self._tokens[key] = issue(self._settings, user, tenant, TOKEN_S, **claims)[0]
+        return self._tokens[key]
 
 
 def _problem(answer: httpx.Response) -> tuple[str, str]:

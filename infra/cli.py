@@ -6,11 +6,55 @@ import sys
 
 import typer
 
-from infra.commands import bench, config, doctor, lag, quality, run, search, services, size, tokens, topics
+from infra.commands import (
+    audit,
+    bench,
+    config,
+    dagster,
+    deletion,
+    doctor,
+    duplicates,
+    generation,
+    lag,
+    letters,
+    models,
+    quality,
+    run,
+    search,
+    services,
+    size,
+    sources,
+    tenant,
+    tiers,
+    tokens,
+    topics,
+)
 from infra.commands.output import report_error
 from pipeline.errors import HeadwaterError
 
-GROUPS = (run, services, doctor, config, tokens, search, lag, topics, size, quality, bench)
+GROUPS = (
+    run,
+    services,
+    doctor,
+    config,
+    tokens,
+    search,
+    lag,
+    generation,
+    audit,
+    tiers,
+    letters,
+    deletion,
+    duplicates,
+    tenant,
+    topics,
+    size,
+    models,
+    sources,
+    quality,
+    dagster,
+    bench,
+)
 
 
 def build() -> typer.Typer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import BaseModel
 
 from infra.ports import LOOPBACK
@@ -18,6 +20,7 @@ class Endpoints(BaseModel):
     grpc_port: int
     api_key: str | None = None
     read_api_key: str | None = None
+    weaviate_data: str | None = None  # its folder, where it is our own
 
     def environment(self, *, read_only: bool = False) -> dict[str, str]:
         """Variables that point Headwater's own processes here; a reader gets the key that cannot write."""
@@ -27,6 +30,8 @@ class Endpoints(BaseModel):
             "HEADWATER_WEAVIATE__GRPC_HOST": self.weaviate_grpc_host,
             "HEADWATER_WEAVIATE__GRPC_PORT": str(self.grpc_port),
         }
+        if self.weaviate_data:
+            found["HEADWATER_WEAVIATE__DATA"] = self.weaviate_data
         if read_only and self.read_api_key:
             found["HEADWATER_WEAVIATE__READ_API_KEY"] = self.read_api_key
         elif self.api_key:
@@ -44,6 +49,7 @@ class Endpoints(BaseModel):
                 "grpc_port": self.grpc_port,
                 "api_key": self.api_key,
                 "read_api_key": self.read_api_key,
+                "data": self.weaviate_data,
             }
         )
         return settings.model_copy(update={"kafka": kafka, "weaviate": weaviate})
@@ -61,6 +67,7 @@ def external(settings: Settings | None) -> tuple[Endpoints | None, Endpoints | N
         grpc_port=weaviate.grpc_port,
         api_key=weaviate.api_key.get_secret_value() if weaviate.api_key else None,
         read_api_key=weaviate.read_api_key.get_secret_value() if weaviate.read_api_key else None,
+        weaviate_data=str(weaviate.data) if weaviate.data else None,
     )
     return (
         where if "bootstrap" in settings.kafka.model_fields_set else None,
@@ -68,7 +75,7 @@ def external(settings: Settings | None) -> tuple[Endpoints | None, Endpoints | N
     )
 
 
-def local(state: State, keys: Secrets) -> Endpoints:
+def local(state: State, keys: Secrets, weaviate_data: Path | None = None) -> Endpoints:
     """The services of this state directory. Ports that were never chosen are 0."""
     return Endpoints(
         bootstrap=f"{LOOPBACK}:{state.ports.get('kafka', 0)}",
@@ -77,4 +84,5 @@ def local(state: State, keys: Secrets) -> Endpoints:
         grpc_port=state.ports.get("weaviate_grpc", 0),
         api_key=keys.weaviate_admin,
         read_api_key=keys.weaviate_read,
+        weaviate_data=str(weaviate_data.absolute()) if weaviate_data else None,
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from infra.asking import QueryApi
 from infra.errors import InfraError
-from query_service.golden import FolderReaders, GoldenError, Hit, Question, Retrieved, load_questions
-from query_service.quality import Comparison, Report, compare, load_baseline, passes, score, store_baseline
+from pipeline.golden import FolderReaders, GoldenError, Hit, Question, Retrieved, load_questions
+from pipeline.quality import Comparison, Report, compare, load_baseline, passes, score, store_baseline
 from schemas.api import Mode, SearchFilters, SearchResponse
 
 K = 10

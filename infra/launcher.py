@@ -175,7 +175,7 @@ class Services:
         missing = [n for n in NAMES if n not in self._external and n not in state.ports]
         if missing:
             raise InfraError(f"{' and '.join(missing)} was never started here.", "Run `headwater up`.")
-        here = endpoints.local(state, self._store.secrets())
+        here = endpoints.local(state, self._store.secrets(), self._data(WEAVIATE))
         bootstrap = self._external.get(KAFKA, here).bootstrap
         return self._external.get(WEAVIATE, here).model_copy(update={"bootstrap": bootstrap})
 

@@ -17,8 +17,9 @@ from infra.errors import StartError
 from infra.files import write_atomic
 
 STOP_SECONDS = 10.0
-# Start times are derived from the boot time, which moves a little when the clock is set.
+# Where the system does not count from its start, start times move a little when the clock is set.
 START_TOLERANCE_S = 2.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # Handles of our own children: polled so that a dead one is reaped, not left a zombie.
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -26,11 +27,13 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a pid file says. ``started`` in seconds since the epoch, as the system reports it."""
+    """What a pid file says. ``started`` in seconds: since the start of the system that ``boot`` names, or since the
+    epoch where it is empty."""
 
     pid: int
     started: float
     argv: tuple[str, ...]
+    boot: str = ""
 
 
 class Managed:
@@ -45,7 +48,8 @@ class Managed:
         """What the pid file says, or None where there is none or it is unreadable."""
         try:
             data = json.loads(self.pid_file.read_text(encoding="utf-8"))
-            return Recorded(int(data["pid"]), float(data["started"]), tuple(map(str, data["argv"])))
+            argv = tuple(map(str, data["argv"]))
+            return Recorded(int(data["pid"]), float(data["started"]), argv, str(data.get("boot", "")))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -60,7 +64,7 @@ class Managed:
             return None
         try:
             found = psutil.Process(recorded.pid)
-            ours = abs(found.create_time() - recorded.started) <= START_TOLERANCE_S and (
+            ours = _began(found, recorded) and (
                 child is not None or (found.status() != psutil.STATUS_ZOMBIE and _runs(found, recorded.argv))
             )
         except psutil.Error:
@@ -99,11 +103,12 @@ class Managed:
         return child.pid
 
     def _record(self, pid: int, argv: Sequence[str]) -> None:
+        boot = _boot()
         try:
-            started = psutil.Process(pid).create_time()
-        except psutil.NoSuchProcess:  # it ended at once; its log says why
-            started = time.time()
-        record = {"pid": pid, "started": started, "argv": list(argv)}
+            started = _since_boot(pid) if boot else psutil.Process(pid).create_time()
+        except (psutil.NoSuchProcess, OSError):  # it ended at once; its log says why
+            boot, started = "", time.time()
+        record = {"pid": pid, "started": started, "argv": list(argv), "boot": boot}
         write_atomic(self.pid_file, json.dumps(record).encode())
 
     def send(self, number: signal.Signals) -> bool:
@@ -171,6 +176,31 @@ def raise_file_limit() -> int:
         except (OSError, ValueError):  # macOS reports "unlimited" and refuses it
             return soft
     return hard
+
+
+def _boot() -> str:
+    """Names this start of the system, "" where it has no name."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _since_boot(pid: int) -> float:
+    """Seconds from the system's start to the process's: unlike its time of day, that is the same after the clock was
+    set, as it is when a virtual machine goes on after a pause. Raises OSError where there is no such process."""
+    after_name = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+    return int(after_name.split()[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _began(found: psutil.Process, recorded: Recorded) -> bool:
+    """Whether a process began when the recorded one did."""
+    if not recorded.boot:
+        return abs(found.create_time() - recorded.started) <= START_TOLERANCE_S
+    try:
+        return recorded.boot == _boot() and _since_boot(found.pid) == recorded.started
+    except OSError:
+        return False
 
 
 def _runs(found: psutil.Process, argv: tuple[str, ...]) -> bool:

@@ -36,6 +36,7 @@ class State(BaseModel):
     mode: Mode | None = None
     cluster_id: str = Field(default_factory=_cluster_id)
     ports: dict[str, int] = {}
+    begun_with: dict[str, str] = {}  # by process: a hash of the settings of sources that it was started with
 
 
 class Secrets(BaseModel):

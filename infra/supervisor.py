@@ -1,18 +1,23 @@
 """Headwater's own processes: a table, and starting, watching and stopping what it lists.
 
-To add a process, add a row. Each process serves ``/healthz``: at its own port where it has one, else at the port in
-HEADWATER_HEALTH_PORT.
+To add a process, add a row. Each process serves ``/healthz`` (or what ``health`` names): at its own port where it has
+one, else at the port in HEADWATER_HEALTH_PORT.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import httpx
+import psutil
+from pydantic import SecretStr
 
 from infra import ports
 from infra.endpoints import Endpoints
@@ -24,7 +29,7 @@ from infra.progress import Quiet, Reporter
 from infra.state import Secrets, Store
 from pipeline.settings import Settings, config_path
 
-READY_SECONDS = 180.0  # the first start loads the encoder, and may have to convert it
+READY_SECONDS = 420.0  # the first start tries the backends of the encoder, and may have to convert it
 
 
 @dataclass(frozen=True)
@@ -37,17 +42,37 @@ class Spec:
     port: Callable[[Settings], int] | None = None
     port_variable: str = ""
     wanted: Callable[[Settings], bool] = lambda settings: True
+    health: str = "/healthz"
+    sources: bool = False  # it reads the settings of sources when it starts: others need another start
 
 
 # In the order of starting; stopped from the end.
 TABLE: tuple[Spec, ...] = (
     Spec("control", ("-m", "consumers", "control")),
     Spec("access", ("-m", "consumers", "access", "--member", "a")),
-    Spec("index", ("-m", "consumers", "index", "--member", "a")),
+    Spec("index", ("-m", "consumers", "fleet", "--member", "a")),
     Spec("query", ("-m", "query_service"), True, lambda s: s.query.port, "HEADWATER_QUERY__PORT"),
-    Spec("gateway", ("-m", "consumers", "gateway"), False, lambda s: s.gateway.port, "HEADWATER_GATEWAY__PORT"),
-    Spec("owner", ("-m", "consumers", "owner"), wanted=lambda s: bool(s.sources)),
+    Spec(
+        "gateway",
+        ("-m", "consumers", "gateway"),
+        False,
+        lambda s: s.gateway.port,
+        "HEADWATER_GATEWAY__PORT",
+        sources=True,
+    ),
+    Spec("owner", ("-m", "consumers", "owner"), wanted=lambda s: bool(s.sources), sources=True),
     Spec("canary", ("-m", "consumers", "canary"), wanted=lambda s: s.canary.enabled),
+    Spec("dagster-code", ("-m", "dagster_project", "code"), wanted=lambda s: s.dagster.enabled, sources=True),
+    Spec("dagster-daemon", ("-m", "dagster_project", "daemon"), wanted=lambda s: s.dagster.enabled),
+    Spec(
+        "dagster-webserver",
+        ("-m", "dagster_project", "webserver"),
+        False,
+        lambda s: s.dagster.port,
+        "HEADWATER_DAGSTER__PORT",
+        lambda s: s.dagster.enabled,
+        "/server_info",
+    ),
 )
 
 
@@ -68,11 +93,17 @@ class Supervisor:
         return tuple(spec.name for spec in self._table)
 
     def up(self, endpoints: Endpoints, progress: Reporter | None = None) -> None:
-        """Start what is not running, then wait until each is healthy. Raises InfraError."""
+        """Start what is not running, again what was started with other sources, then wait until each is healthy.
+
+        Raises InfraError.
+        """
         report = progress or Quiet()
         with exclusive(self.state_dir / "launcher.lock", "state directory"):
             health = self._health_ports()
             for spec in self._table:
+                if self._outdated(spec):
+                    report.step(spec.name, "the settings of sources changed: starting again")
+                    self._managed[spec.name].stop()
                 if not self._managed[spec.name].alive():
                     report.step(spec.name, "starting")
                     self._start(spec, endpoints, health[spec.name])
@@ -110,13 +141,13 @@ class Supervisor:
         if found is None:
             return ServiceStatus(spec.name, "down", address)
         healthy = self._healthy(spec, self._store.state().ports.get(f"health_{spec.name}", 0))
-        memory = found.memory_info().rss // (1024 * 1024)
+        memory = _memory(found) // (1024 * 1024)
         return ServiceStatus(spec.name, "up" if healthy else "starting", address, found.pid, memory)
 
     def _healthy(self, spec: Spec, health_port: int) -> bool:
         port = spec.port(self._settings) if spec.port else health_port
         try:
-            return httpx.get(f"http://{ports.LOOPBACK}:{port}/healthz", timeout=2.0).status_code == 200
+            return httpx.get(f"http://{ports.LOOPBACK}:{port}{spec.health}", timeout=2.0).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -145,6 +176,14 @@ class Supervisor:
         env = environment(self._settings, endpoints, self._store.secrets(), spec.read_only)
         env["HEADWATER_HEALTH_PORT"] = str(health_port)
         self._managed[spec.name].start([sys.executable, *spec.arguments], env)
+        state = self._store.state()
+        state.begun_with[spec.name] = _of_sources(self._settings)
+        self._store.save(state)
+
+    def _outdated(self, spec: Spec) -> bool:
+        """Whether it runs with other settings of sources than these."""
+        begun = self._store.state().begun_with.get(spec.name)
+        return spec.sources and self._managed[spec.name].alive() and begun not in (None, _of_sources(self._settings))
 
     def _wait(self, spec: Spec, health_port: int, report: Reporter) -> None:
         managed = self._managed[spec.name]
@@ -162,6 +201,25 @@ class Supervisor:
             report.step(spec.name, "waiting until it is healthy")
             time.sleep(0.1)
         report.finish(spec.name, self._address(spec) or "healthy")
+
+
+def _of_sources(settings: Settings) -> str:
+    """Names what processes that follow sources read of the settings; secrets count and do not show."""
+
+    def plain(value: object) -> object:
+        return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+    read = settings.model_dump(include={"sources", "people", "reconcile", "gateway"})
+    return hashlib.sha256(json.dumps(read, default=plain, sort_keys=True).encode()).hexdigest()
+
+
+def _memory(process: psutil.Process) -> int:
+    """Resident bytes of a process and what it started: the index consumers stand below their fleet."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            total += one.memory_info().rss
+    return total
 
 
 def environment(settings: Settings, endpoints: Endpoints, secrets: Secrets, read_only: bool = False) -> dict[str, str]:

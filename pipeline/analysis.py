@@ -1,24 +1,47 @@
 """Our own text analysis for the sparse index: the same tokens at write, at query and in the re-scoring.
 
 The store indexes the space-joined tokens with whitespace tokenisation, so its postings and our statistics agree in
-every script: Unicode words, casefolded after NFKC; runs of scripts written without spaces (Han, kana, Thai, Lao,
-Khmer, Myanmar) as overlapping bigrams.
+every script: Unicode words with their marks, casefolded after NFKC, in the one spelling that writers of a script use
+without thinking (see ``_plain``). Runs of scripts written without spaces (Han, kana, Thai, Lao, Khmer, Myanmar) and of
+Hangul, whose particles are glued to words, become overlapping bigrams; a Han character is a token of its own besides,
+as it is a word.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 MAX_TOKEN = 64
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = (
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3041-\u30ff\u31f0-\u31ff\u0e01-\u0e7f\u0e80-\u0eff"
-    "\u1000-\u109f\u1780-\u17ff\U00020000-\U0002ffff"
+    f"{_HAN}\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uac00-\ud7a3\u0e01-\u0e3a\u0e40-\u0e4e"
+    "\u0e81-\u0ece\u0edc-\u0edf\u1000-\u103f\u104c-\u109d\u1780-\u17d3\u17d7\u17dc\u17dd\uaa60-\uaa7f"
 )
-_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_])+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-# Accents of Latin, Greek, Cyrillic and Hebrew points; marks of Indic and kana scripts change the word and stay.
-_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7]")
+_IS_HAN = re.compile(rf"[{_HAN}]")
+# Marks that writers leave out: accents, Hebrew points, Arabic vowels and Quranic signs, and the lengthening stroke.
+# Marks of Indic and kana scripts change the word and stay.
+_MARKS = re.compile(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed]"
+)
+# What nobody sees, or what only shapes letters: soft hyphen, joiners, direction marks, variation selectors.
+_UNSEEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]"
+)
+_SPELLINGS = str.maketrans(
+    {
+        # Arabic script: keyboards of one country lack the letters of another
+        "\u0671": "\u0627", "\u0649": "\u064a", "\u06cc": "\u064a", "\u06a9": "\u0643", "\u0629": "\u0647",
+        "\u06c0": "\u0647", "\u06c1": "\u0647", "\u06d5": "\u0647",
+        # Latin letters with strokes, which have no decomposition, and the dotless i
+        "ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe",
+    }
+)  # fmt: skip
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+_DIGIT = re.compile(r"[^\D0-9]")
+_TONE_BEFORE_VOWEL = re.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb])")
 # A token is an identifier when it mixes letters, digits, capitals or joining marks as names in code and products do.
 _CANDIDATE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_\-./:\\#+@]*[A-Za-z0-9+#])?(?:\(\))?")
 MAX_IDENTIFIERS = 256
@@ -31,24 +54,42 @@ _MEASURE = re.compile(r"^\d+[A-Za-z]{1,2}$")
 
 def tokens(text: str) -> list[str]:
     """Analysed tokens in order, duplicates kept."""
-    plain = text.lower() if text.isascii() else _plain(text)
+    if text.isascii():
+        return [word[:MAX_TOKEN] for word in _ASCII_WORD.findall(text.lower())]
     found: list[str] = []
-    for match in _RUN.finditer(plain):
+    for match in _runs().finditer(_plain(text)):
         run = match.group()
-        if _IS_UNSPACED.match(run):
-            if len(run) == 1:
-                found.append(run)
-            found.extend(run[i : i + 2] for i in range(len(run) - 1))
-        else:
+        if not _IS_UNSPACED.match(run):
             found.append(run[:MAX_TOKEN])
+            continue
+        for index, char in enumerate(run):
+            if len(run) == 1 or _IS_HAN.match(char):
+                found.append(char)
+            if index + 1 < len(run):
+                found.append(run[index : index + 2])
     return found
 
 
+@cache
+def _runs() -> re.Pattern[str]:
+    """Runs of one kind. Combining marks belong to the word, which ``\\w`` leaves out."""
+    marks = [chr(c) for c in range(0x300, 0x1E950) if unicodedata.category(chr(c)) in ("Mn", "Mc")]
+    inside = "".join(mark for mark in marks if not _IS_UNSPACED.match(mark))
+    return re.compile(rf"[{_UNSPACED}]+|(?![{_UNSPACED}])[^\W_](?:(?![{_UNSPACED}])[^\W_]|[{inside}])*")
+
+
 def _plain(text: str) -> str:
-    """Folded text without the marks that writers leave out; for ASCII text it is the lower case."""
-    # Combining marks are dropped after decomposition: "prêt" and "pret" meet; NFKC folds widths and ligatures.
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", folded)))
+    """Folded text without the marks that writers leave out; for ASCII text it is the lower case.
+
+    "prêt" and "pret" meet, as do full and half width, "Straße" and "STRASSE", final and other sigma, Arabic with and
+    without vowels, hamza and Persian letters, digits of any script.
+    """
+    # Combining marks are dropped after decomposition; NFKC folds widths and ligatures.
+    folded = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold()
+    bare = _MARKS.sub("", unicodedata.normalize("NFD", folded)).translate(_SPELLINGS)
+    bare = _TONE_BEFORE_VOWEL.sub(r"\2\1", bare)  # both orders of a Thai or Lao tone and the vowel am are typed
+    bare = _DIGIT.sub(lambda match: str(unicodedata.decimal(match.group())), bare)
+    return unicodedata.normalize("NFC", bare)
 
 
 def lexical(*parts: str) -> str:

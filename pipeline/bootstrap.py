@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
 from pipeline.clock import Clock
 from pipeline.flow import DocumentFlow
-from pipeline.ports import Embedder, IndexStore
+from pipeline.ports import Embedder, Extractor, IndexStore, Vectors
 from pipeline.settings import Settings
-from schemas.generation import BackendChoice, EncoderSpec, Generation
+from schemas.generation import BackendChoice, EncoderSpec, Generation, ReferenceVectors
+
+if TYPE_CHECKING:
+    from pipeline.extract.pool import ExtractorPool
+
+# A document that takes longer to read than a live edit may wait (invariant 13) is read while others go on.
+PATIENCE_S = 0.1
 
 
-def build_flow(settings: Settings, generation: Generation, store: IndexStore, clock: Clock) -> DocumentFlow:
-    """The write path of one generation."""
+def build_extractor(settings: Settings, observe: Callable[[str, float, str], None]) -> ExtractorPool:
+    """Children that read documents; whoever asks for it closes it. ``observe``: see ``ExtractorPool``."""
+    from pipeline.extract.pool import ExtractorPool
+
+    return ExtractorPool(settings.extraction, patience_s=PATIENCE_S, observe=observe)
+
+
+def build_flow(
+    settings: Settings, generation: Generation, store: IndexStore, clock: Clock, extractor: Extractor,
+    similarity: Callable[[Sequence[str]], Vectors] | None = None,
+) -> DocumentFlow:  # fmt: skip
+    """The write path of one generation. ``similarity`` embeds sentences, for semantic chunking."""
     from pipeline.bus.bodies import FsspecBodyStore
-    from pipeline.chunk import HierarchicalChunker
+    from pipeline.chunk import chunker_for
     from pipeline.embed import token_counter
-    from pipeline.extract import BlockExtractor
 
     counter = token_counter(generation.encoder, settings)
     return DocumentFlow(
         store=store,
-        extractor=BlockExtractor(),
-        chunker=HierarchicalChunker(generation.chunking, counter, generation.encoder),
+        extractor=extractor,
+        chunker=chunker_for(generation.chunking, counter, generation.encoder, similarity),
         bodies=FsspecBodyStore.of(settings),
         generation=generation,
         clock=clock,
@@ -30,10 +48,12 @@ def build_flow(settings: Settings, generation: Generation, store: IndexStore, cl
 
 
 def build_encoder(settings: Settings, generation: Generation, *, for_queries: bool = False) -> Embedder:
-    """The generation's encoder on the backend that its record names."""
-    from pipeline.embed import load_encoder
+    """The generation's encoder, proven to make the vectors of its record. Raises ConfigError, EncoderUnavailable."""
+    from pipeline.embed import load_faithful
 
-    return load_encoder(generation.encoder, generation.backend, settings, for_queries=for_queries)
+    return load_faithful(
+        generation.encoder, generation.backend, generation.reference, settings, for_queries=for_queries
+    )
 
 
 def choose_backend(settings: Settings, encoder: EncoderSpec) -> BackendChoice:
@@ -41,3 +61,10 @@ def choose_backend(settings: Settings, encoder: EncoderSpec) -> BackendChoice:
     from pipeline.embed.remembered import remembered_backend
 
     return remembered_backend(encoder, settings)
+
+
+def reference_vectors(settings: Settings, encoder: EncoderSpec, backend: BackendChoice) -> ReferenceVectors:
+    """What the encoder makes of the reference texts: kept in the generation's record, compared on every host."""
+    from pipeline.embed import reference_vectors as made
+
+    return made(encoder, backend, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -16,6 +17,13 @@ class Clock(Protocol):
     def elapsed(self) -> float:
         """Seconds on a clock that never goes back and counts suspension of process and machine."""
         ...
+
+
+def micros_of(text: str) -> int:
+    """Microseconds since the epoch of an ISO date or time; one without a zone is UTC. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0, (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
 
 
 class SystemClock:

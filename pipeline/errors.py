@@ -4,6 +4,7 @@ HeadwaterError
 ├── Reject        the record goes to the dead letters, its partition goes on
 │   └── DocumentError   a document that cannot be processed (stage, kind)
 ├── Hold          wait for something that will come (an access event, a lease), try the same record again
+│   └── StillExtracting   a document is being read elsewhere: go on with others until it says so
 ├── Retry         infrastructure failed: hold the partition, back off, lose nothing (invariant 8)
 │   ├── StoreUnavailable, BusUnavailable, EncoderUnavailable
 │   └── LeaseLost       this process may no longer write for the partition
@@ -14,13 +15,17 @@ HeadwaterError
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class HeadwaterError(Exception):
     """Root of all errors raised on purpose."""
 
 
 class Reject(HeadwaterError):
-    """This record cannot be processed, now or later."""
+    """This record cannot be processed, now or later. ``final``: another attempt would end alike."""
+
+    final = False
 
     def __init__(self, reason: str, *, stage: str = "decode", kind: str = "invalid") -> None:
         super().__init__(reason)
@@ -39,6 +44,18 @@ class Hold(HeadwaterError):
     def __init__(self, reason: str, *, seconds: float = 0.05) -> None:
         super().__init__(reason)
         self.seconds = seconds
+
+
+class StillExtracting(Hold):
+    """The document is being read elsewhere; asking again with the same arguments gets the result once it is there."""
+
+    def __init__(self, reason: str, when_done: Callable[[Callable[[], None]], None], *, seconds: float = 0.05) -> None:
+        super().__init__(reason, seconds=seconds)
+        self._when_done = when_done
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call back once, from any thread, when asking again is worthwhile: at once where it is already."""
+        self._when_done(callback)
 
 
 class Retry(HeadwaterError):

@@ -15,23 +15,35 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.clock import Clock
-from pipeline.errors import DocumentError
+from pipeline.errors import DocumentError, StoreUnavailable
 from pipeline.manifests import ManifestCache
 from pipeline.ports import BodyStore, Chunker, ChunkWrite, Deadline, Extractor, IndexStore
+from pipeline.suffixes import MEDIA_BY_SUFFIX
+from pipeline.upkeep import Committed, Upkeep, prefilter, retired_chunks, retired_sections
 from schemas.access import AccessRule
-from schemas.documents import Chunk, ChunkedDocument, ChunkEntry, Manifest, Retiring, Section, Tier
+from schemas.documents import (
+    MAX_WARNINGS,
+    WARNING_LENGTH,
+    Chunk,
+    ChunkedDocument,
+    ChunkEntry,
+    ExtractedDocument,
+    Manifest,
+    Retiring,
+    Section,
+)
 from schemas.events import AccessSet, AccessTombstone, ClaimCheck, ContentDeleted, ContentUpserted
 from schemas.generation import Generation
 from schemas.keys import DocumentRef, canonical_json
 from schemas.receipts import Outcome
 
-# Part of every digest: raise it when extraction or chunking changes what it makes of the same body.
-FLOW_REVISION = "1"
+MAX_TITLE = 1000
 
 Vector = npt.NDArray[np.float32]
 
@@ -46,6 +58,11 @@ class Change:
     content_offset: int = -1
     ambiguous: bool = False  # an earlier attempt may have left unacknowledged objects
     force: bool = False  # process an equal version again
+    repair: frozenset[str] | None = None  # with force: write only these chunk ids again, None means all
+
+    def rewrites(self, chunk_id: str) -> bool:
+        """Whether a chunk that is listed already is to be written again."""
+        return self.force and (self.repair is None or chunk_id in self.repair)
 
 
 @dataclass
@@ -78,31 +95,23 @@ class Prepared:
         return list(wanted.values())
 
 
-@dataclass(frozen=True)
-class Committed:
-    """What a commit did, for the receipt."""
-
-    outcome: Outcome
-    visible_at: int
-    chunks_total: int = 0
-    chunks_embedded: int = 0
-    chunks_written: int = 0
-    chunks_removed: int = 0
-    tokens: int = 0
-    remove_due: int | None = None
-    reason: str | None = None
-
-
-def facets_of(event: ContentUpserted, language: str | None) -> str:
+def facets_of(event: ContentUpserted, media_type: str, language: str | None) -> str:
     """Canonical text of every filtered field of a chunk: part of its id."""
     values = (
-        event.document.source, event.document.kind, event.content_type, language, event.product,
+        event.document.source, event.document.kind, media_type, language, event.product,
         event.effective_from, event.effective_until,
     )  # fmt: skip
     return canonical_json(["" if v is None else str(v) for v in values])
 
 
-class DocumentFlow:
+def title_of(content: ContentUpserted, extracted: ExtractedDocument) -> str:
+    """The source's title, unless it is only the file's name and the document says better."""
+    name = PurePosixPath(content.path or content.title)
+    only_a_name = name.suffix.lower() in MEDIA_BY_SUFFIX and content.title in (name.name, name.stem)
+    return extracted.title[:MAX_TITLE] if only_a_name and extracted.title else content.title
+
+
+class DocumentFlow(Upkeep):
     """Processes the changes of documents of one generation against the store."""
 
     def __init__(
@@ -119,16 +128,20 @@ class DocumentFlow:
         cache_documents: int = 10_000,
         crash_point: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.store = store
+        super().__init__(
+            store=store,
+            generation=generation,
+            clock=clock,
+            manifests=ManifestCache(store, generation.name, cache_documents, clock),
+            removal_wait=int(query_deadline_s * 1_000_000),
+            crash_point=crash_point,
+        )
         self.extractor = extractor
         self.chunker = chunker
         self.bodies = bodies
-        self.generation = generation
-        self.clock = clock
-        self.removal_wait = int(query_deadline_s * 1_000_000)
         self.staged_above = staged_above
-        self.manifests = ManifestCache(store, generation.name, cache_documents, clock)
-        self.crash_point = crash_point
+        # Later it is as old as the donor: there would be nothing to take over.
+        self.donor = generation.vectors_from if generation.state == "building" else None
         self._chunking = hashlib.sha256(generation.chunking.model_dump_json().encode()).hexdigest()[:16]
 
     # ------------------------------------------------------------------ reading and diffing
@@ -155,7 +168,7 @@ class DocumentFlow:
         return self._upsert(change, content, old, manifest)
 
     def _access_only(self, change: Change, old: Manifest | None, manifest: Manifest) -> Prepared:
-        allow, allow2 = _prefilter(manifest.seen_rule)
+        allow, allow2 = prefilter(manifest.seen_rule)
         refresh = (
             not manifest.deleted and manifest.chunk_total > 0 and (manifest.allow, manifest.allow2) != (allow, allow2)
         )
@@ -178,13 +191,14 @@ class DocumentFlow:
         )
 
     def _deletion(self, change: Change, content: ContentDeleted, old: Manifest | None, manifest: Manifest) -> Prepared:
-        retire = [c.chunk_id for c in self._entries(old)] + _retired_chunks(manifest)
-        sections = list(manifest.sections) + _retired_sections(manifest)
+        retire = [c.chunk_id for c in self._entries(old)] + retired_chunks(manifest)
+        sections = list(manifest.sections) + retired_sections(manifest)
         deleted = manifest.model_copy(
             update={
                 "deleted": True, "content_version": content.version, "access_version": content.access_version,
                 "rule": AccessRule.nobody("deleted"), "digest": "", "sections": (), "chunks": (), "chunk_total": 0,
-                "pages": 0, "title": "", "url": None, "path": None, "moving": None, "allow": (), "allow2": (),
+                "pages": 0, "warnings": (), "title": "", "url": None, "path": None, "moving": None, "allow": (),
+                "allow2": (),
                 "content_offset": change.content_offset, "indexed_at": self.clock.now(),
             }
         )  # fmt: skip
@@ -200,11 +214,11 @@ class DocumentFlow:
     def _upsert(self, change: Change, content: ContentUpserted, old: Manifest | None, manifest: Manifest) -> Prepared:
         body = self._body(content)
         digest = self._digest(content, body)
-        allow, allow2 = _prefilter(manifest.seen_rule)
+        allow, allow2 = prefilter(manifest.seen_rule)
         head = {
             "deleted": False, "content_version": content.version, "access_version": content.access_version,
-            "rule": _paired_rule(manifest, content), "digest": digest, "title": content.title, "url": content.url,
-            "path": content.path, "content_type": content.content_type, "product": content.product,
+            "rule": _paired_rule(manifest, content), "digest": digest, "url": content.url,
+            "path": content.path, "product": content.product,
             "effective_from": content.effective_from, "effective_until": content.effective_until,
             "updated_at": content.source_facts.updated_at, "source_revision": content.source_facts.revision,
             "content_offset": change.content_offset, "indexed_at": self.clock.now(), "allow": allow, "allow2": allow2,
@@ -219,10 +233,13 @@ class DocumentFlow:
             )  # fmt: skip
         extracted = self.extractor.extract(body, content.content_type, path=content.path)
         language = content.language or extracted.language
+        title = title_of(content, extracted)
         chunked = self.chunker.chunk(
-            content.document, extracted, title=content.title, facets=facets_of(content, language)
+            content.document, extracted, title=title, facets=facets_of(content, extracted.media_type, language)
         )
-        head["language"] = language
+        # What the digest covers and extraction decides: an unchanged document keeps it.
+        head.update(language=language, title=title, content_type=extracted.media_type)
+        head["warnings"] = tuple(w[:WARNING_LENGTH] for w in extracted.warnings[:MAX_WARNINGS])
         return self._diff(change, old, manifest, head, chunked)
 
     def _diff(
@@ -230,10 +247,10 @@ class DocumentFlow:
         chunked: ChunkedDocument,
     ) -> Prepared:  # fmt: skip
         live = old is not None and not old.deleted
-        before = {c.chunk_id: c for c in self._entries(old)} if live else {}
+        before = {c.chunk_id: c for c in self._entries(old, lost=change.force)} if live else {}
         after = {c.chunk_id for c in chunked.chunks}
         # an id that is only retiring counts as new: its pre-filter was not kept up while it was out
-        add = [c for c in chunked.chunks if c.chunk_id not in before or change.force]
+        add = [c for c in chunked.chunks if c.chunk_id not in before or change.rewrites(c.chunk_id)]
         retire = [i for i in before if i not in after]
         old_sections = set(manifest.sections) if live else set()
         now_sections = {s.section_id for s in chunked.sections}
@@ -252,17 +269,13 @@ class DocumentFlow:
             update={
                 **head,
                 "sections": tuple(s.section_id for s in chunked.sections),
-                "chunks": ()
-                if pages
-                else tuple(
-                    ChunkEntry(chunk_id=c.chunk_id, section_ordinal=c.section_ordinal, embed_hash=c.embed_hash)
-                    for c in chunked.chunks
-                ),
+                "chunks": () if pages else tuple(ChunkEntry.of(c) for c in chunked.chunks),
                 "chunk_total": len(chunked.chunks),
                 "pages": pages,
                 "retiring": retiring,
                 "tier": "hot" if add or old is None else manifest.tier,
                 "moving": None if add else manifest.moving,
+                "changed_at": manifest.changed_at if after == set(before) else _changed_at(change, self.clock.now()),
             }
         )
         keep = [i for i in after if i in before] if old is not None and _allow_of(old) != _allow_of(new) else []
@@ -281,13 +294,34 @@ class DocumentFlow:
         wanted = {by_hash[c.embed_hash]: c.embed_hash for c in add if c.embed_hash in by_hash}
         if change.ambiguous or change.force:
             wanted.update({c.chunk_id: c.embed_hash for c in add if c.chunk_id not in wanted})
+        found = self._vectors(self.generation.name, change.document.tenant, wanted)
+        if self.donor is not None:
+            found |= self._donated(self.donor, change.document, {c.embed_hash for c in add} - found.keys())
+        return found
+
+    def _vectors(self, generation: str, tenant: str, wanted: Mapping[str, str]) -> dict[str, Vector]:
+        """By embed hash, of chunk id -> embed hash."""
         if not wanted:
             return {}
-        found = self.store.read_vectors(self.generation.name, change.document.tenant, list(wanted))
+        found = self.store.read_vectors(generation, tenant, list(wanted))
         return {wanted[i]: v for i, v in found.items() if v.shape == (self.generation.encoder.dimension,)}
 
-    def _entries(self, manifest: Manifest | None) -> Sequence[ChunkEntry]:
-        return () if manifest is None else self.manifests.entries(manifest)
+    def _donated(self, donor: str, document: DocumentRef, wanted: set[str]) -> dict[str, Vector]:
+        """Vectors of equal embedded texts that another generation of the same encoder has of the document.
+
+        What it cannot give, because it lags or its collections are gone, is embedded.
+        """
+        if not wanted:
+            return {}
+        try:
+            manifest = self.store.read_manifests(donor, document.tenant, [document.uid]).get(document.uid)
+            if manifest is None:
+                return {}
+            entries = self.store.read_manifest_pages(donor, manifest).chunks
+            listed = {e.chunk_id: e.embed_hash for e in entries if e.embed_hash in wanted}
+            return self._vectors(donor, document.tenant, listed)
+        except (StoreUnavailable, DocumentError):
+            return {}
 
     def _body(self, content: ContentUpserted) -> bytes:
         body = content.body
@@ -302,8 +336,8 @@ class DocumentFlow:
 
     def _digest(self, content: ContentUpserted, body: bytes) -> str:
         parts = [
-            FLOW_REVISION, self._chunking, content.content_type, content.title, content.path or "",
-            facets_of(content, content.language), hashlib.sha256(body).hexdigest(),
+            self._chunking, content.content_type, content.title, content.path or "",
+            facets_of(content, content.content_type, content.language), hashlib.sha256(body).hexdigest(),
         ]  # fmt: skip
         return hashlib.sha256(canonical_json(parts).encode("utf-8")).hexdigest()
 
@@ -376,10 +410,7 @@ class DocumentFlow:
     def _all_entries(self, prepared: Prepared) -> list[ChunkEntry] | None:
         if not prepared.manifest.pages or prepared.chunked is None:
             return None
-        return [
-            ChunkEntry(chunk_id=c.chunk_id, section_ordinal=c.section_ordinal, embed_hash=c.embed_hash)
-            for c in prepared.chunked.chunks
-        ]
+        return [ChunkEntry.of(c) for c in prepared.chunked.chunks]
 
     def _drop_old_pages(self, prepared: Prepared, deadline: Deadline | None) -> None:
         old = prepared.old
@@ -395,90 +426,6 @@ class DocumentFlow:
             chunks_embedded=prepared.embedded, chunks_written=len(prepared.add), chunks_removed=removed,
             tokens=prepared.tokens, remove_due=min((r.due for r in retiring), default=None), reason=prepared.reason,
         )  # fmt: skip
-
-    # ------------------------------------------------------------------ after the commit
-
-    def remove_due(self, document: DocumentRef, deadline: Deadline | None) -> int | None:
-        """Remove what has been retiring long enough; when something remains, the next moment (µs) to look."""
-        manifest = self.manifests.get(document)
-        if manifest is None:
-            return None
-        self._finish_tail(manifest, deadline)
-        manifest = self.manifests.get(document)
-        assert manifest is not None
-        waiting = [r.due for r in manifest.retiring]
-        if manifest.moving is not None:
-            waiting.append(manifest.indexed_at + self.removal_wait)
-        return min(waiting, default=None)
-
-    def _finish_tail(self, manifest: Manifest, deadline: Deadline | None) -> int:
-        now = self.clock.now()
-        due = tuple(r for r in manifest.retiring if r.due <= now)
-        moved = manifest.moving is not None and manifest.indexed_at + self.removal_wait <= now
-        if not due and not moved:
-            return 0
-        removed = self._remove(manifest, due, deadline)
-        update: dict[str, object] = {"retiring": tuple(r for r in manifest.retiring if r.due > now)}
-        if moved and manifest.moving is not None:
-            ids = [c.chunk_id for c in self._entries(manifest)]
-            self.store.delete_chunks(
-                self.generation.name,
-                manifest.document.tenant,
-                ids,
-                tiers=(manifest.moving,),
-                deadline=deadline,
-            )
-            update["moving"] = None
-        self.crash_point("removed")
-        self.manifests.put(manifest.model_copy(update=update), None, deadline)
-        return removed
-
-    def _remove(self, manifest: Manifest, retiring: Sequence[Retiring], deadline: Deadline | None) -> int:
-        live = {c.chunk_id for c in self._entries(manifest)}
-        chunks = [i for r in retiring for i in r.chunk_ids if i not in live]
-        sections = [i for r in retiring for i in r.section_ids if i not in set(manifest.sections)]
-        tenant = manifest.document.tenant
-        if chunks:
-            self.store.delete_chunks(self.generation.name, tenant, chunks, deadline=deadline)
-        if sections:
-            self.store.delete_sections(self.generation.name, tenant, sections, deadline)
-        return len(chunks)
-
-    # ------------------------------------------------------------------ maintenance
-
-    def move(self, document: DocumentRef, tier: Tier, deadline: Deadline | None) -> Committed:
-        """Carry a document's chunks to the other tier: copied and probed first, removed after the query deadline."""
-        manifest = self.manifests.get(document)
-        if manifest is None or manifest.deleted or not manifest.chunk_total:
-            return Committed(outcome="unchanged", visible_at=self.clock.now())
-        source: Tier = "hot" if tier == "cold" else "cold"
-        ids = [c.chunk_id for c in self._entries(manifest)]
-        copied = self.store.copy_chunks(
-            self.generation.name, document.tenant, ids, source=source, target=tier, deadline=deadline
-        )
-        self.crash_point("copied")
-        now = self.clock.now()
-        moved = manifest.model_copy(update={"tier": tier, "moving": source, "indexed_at": now})
-        if manifest.tier == tier and not copied and manifest.moving is None:
-            return Committed(outcome="unchanged", visible_at=now, chunks_total=len(ids))
-        self.manifests.put(moved, None, deadline)
-        self.crash_point("manifest")
-        return Committed(
-            outcome="moved", visible_at=now, chunks_total=len(ids), chunks_written=copied,
-            remove_due=now + self.removal_wait,
-        )  # fmt: skip
-
-    def recheck(self, document: DocumentRef, deadline: Deadline | None) -> tuple[Manifest | None, set[str]]:
-        """Compare the store with the stored manifest: strays are removed; the ids that are missing are returned."""
-        manifest = self.manifests.get(document, fresh=True)
-        standing = self.store.chunk_ids_of(self.generation.name, document)
-        listed = {c.chunk_id for c in self._entries(manifest)}
-        retiring = set(_retired_chunks(manifest)) if manifest is not None else set()
-        present = standing.get("hot", set()) | standing.get("cold", set())
-        strays = sorted(present - listed - retiring)
-        if strays:
-            self.store.delete_chunks(self.generation.name, document.tenant, strays, deadline=deadline)
-        return manifest, listed - present
 
 
 # ---------------------------------------------------------------------- pure helpers
@@ -514,21 +461,17 @@ def _paired_rule(manifest: Manifest, content: ContentUpserted) -> AccessRule:
     return AccessRule.nobody("the newest rule belongs to newer content")
 
 
-def _prefilter(rule: AccessRule) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    allow, allow2 = rule.prefilter()
-    return tuple(allow), tuple(allow2)
+def _changed_at(change: Change, now: int) -> int:
+    """When the text changed: at its source, where that is told, else when the owner saw it. So a generation that is
+    built from the log tells old documents from recent ones."""
+    content = change.content
+    if not isinstance(content, ContentUpserted):
+        return now
+    return min(now, content.source_facts.updated_at or content.observed_at)
 
 
 def _allow_of(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return manifest.allow, manifest.allow2
-
-
-def _retired_chunks(manifest: Manifest) -> list[str]:
-    return [i for r in manifest.retiring for i in r.chunk_ids]
-
-
-def _retired_sections(manifest: Manifest) -> list[str]:
-    return [i for r in manifest.retiring for i in r.section_ids]
 
 
 def _strike(retiring: Sequence[Retiring], chunks: set[str], sections: set[str]) -> tuple[Retiring, ...]:

@@ -65,6 +65,9 @@ METRICS: dict[str, Metric] = {
         "counter", ("lane",), "Store writes that ended after the lease; a recheck was asked for."
     ),
     "headwater_rechecks_total": Metric("counter", ("lane",), "Documents compared with the log again."),
+    "headwater_store_returns_total": Metric("counter", (), "Times that the store was there again, or at the start."),
+    "headwater_deletes_verified_total": Metric("counter", (), "Recent deletes verified after a return of the store."),
+    "headwater_deletes_undone_total": Metric("counter", (), "Of these: found undone, and carried out again."),
     "headwater_partitions_owned": Metric("gauge", ("lane",), "Partitions that this process owns."),
     "headwater_rebalances_total": Metric("counter", ("lane", "how"), "Partitions given up: in order or lost."),
     "headwater_backlog_records": Metric(
@@ -74,15 +77,37 @@ METRICS: dict[str, Metric] = {
         "gauge", ("lane", "topic", "partition"), "Next offset to apply, as in the progress record."
     ),
     "headwater_lease_seconds": Metric("gauge", ("lane",), "Seconds left of the lease, by the newest heartbeat."),
+    "headwater_extracted_total": Metric("counter", ("media", "outcome"), "Documents read: 'ok' or the fault."),
+    "headwater_extract_seconds": Metric(
+        "histogram", ("media",), "Reading of a document in a child process.", _SECONDS
+    ),
     "headwater_chunks_embedded_total": Metric("counter", ("generation",), "Chunks sent to the encoder."),
     "headwater_chunks_reused_total": Metric("counter", ("generation",), "Chunks whose vector was reused."),
     "headwater_chunks_written_total": Metric("counter", ("generation",), "Chunks written to the store."),
     "headwater_chunks_removed_total": Metric("counter", ("generation",), "Chunks removed from the store."),
+    "headwater_embed_tokens_total": Metric("counter", ("endpoint",), "Tokens that an embedding endpoint read."),
+    "headwater_embed_cost_total": Metric(
+        "counter", ("endpoint", "currency"), "Their price, by the configured price of a million tokens."
+    ),
+    "headwater_embed_retries_total": Metric(
+        "counter", ("endpoint", "kind"), "Requests to an embedding endpoint that were repeated."
+    ),
     # sources
     "headwater_appended_total": Metric("counter", ("source", "topic"), "Events appended by the owner."),
+    "headwater_bodies_removed_total": Metric("counter", ("source",), "Superseded bodies removed from their store."),
     "headwater_transactions_total": Metric("counter", ("result",), "Transactions: committed, aborted, expired."),
     "headwater_poll_age_seconds": Metric("gauge", ("source",), "Age of the last complete look at the source."),
     "headwater_source_errors_total": Metric("counter", ("source", "kind"), "Failed looks at a source."),
+    "headwater_source_state": Metric("gauge", ("source", "state"), "1 for the state in which the owner is."),
+    "headwater_source_documents": Metric("gauge", ("source",), "Live documents."),
+    "headwater_source_backlog": Metric("gauge", ("source",), "Events that the index has not applied."),
+    "headwater_source_listed_timestamp": Metric(
+        "gauge", ("source",), "End of the last complete listing, seconds since 1970; 0 before it."
+    ),
+    "headwater_source_requests": Metric("gauge", ("source",), "Requests to the system since the owner began."),
+    "headwater_source_failures": Metric("gauge", ("source",), "Of which failed."),
+    "headwater_source_limited": Metric("gauge", ("source",), "Times that the system asked for patience."),
+    "headwater_source_limited_seconds": Metric("gauge", ("source",), "Seconds for which it is to be left alone."),
     # query service
     "headwater_requests_total": Metric("counter", ("route", "status"), "HTTP requests by route and status."),
     "headwater_request_seconds": Metric("histogram", ("route",), "Duration of HTTP requests.", _SECONDS),

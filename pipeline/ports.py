@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
 from schemas.documents import (
     AccessRecord,
@@ -139,12 +140,12 @@ class IndexStore(Protocol):
         self, tenant: str, records: Sequence[PrincipalRecord], deadline: Deadline | None = None
     ) -> None: ...
     def read_generations(self) -> dict[str, Generation]: ...
-    def write_generation(self, generation: Generation) -> None: ...
+    def write_generation(self, generation: Generation, deadline: Deadline | None = None) -> None: ...
     def active_generation(self) -> str | None:
         """Name of the active generation (one record, so that a switch is one write), or None."""
         ...
 
-    def set_active_generation(self, name: str) -> None: ...
+    def set_active_generation(self, name: str, deadline: Deadline | None = None) -> None: ...
     def read_progress(self, lane: str, generation: str, topic: str) -> dict[int, Progress]: ...
     def write_progress(self, records: Sequence[Progress], deadline: Deadline | None = None) -> None: ...
 
@@ -227,12 +228,80 @@ class IndexStore(Protocol):
         """Refresh the pre-filter of chunks in both tiers without touching their vectors; absent ids are skipped."""
         ...  # fmt: skip
 
+    def searchable(self, generation: str, tier: Tier, tenant: str, chunk_ids: Sequence[str]) -> set[str]:
+        """Those of the chunks that stand in the tier and are found there by their own vector."""
+        ...
+
     def chunk_ids_of(self, generation: str, document: DocumentRef) -> dict[Tier, set[str]]:
         """All chunk ids of a document that stand in each tier, by document filter (audit and recheck only)."""
         ...
 
+    def section_ids_of(self, generation: str, document: DocumentRef) -> set[str]:
+        """All section ids of a document, by document filter (audit and recheck only)."""
+        ...
+
+    def keyword_matches(self, generation: str, document: DocumentRef, terms: Sequence[str]) -> dict[Tier, set[str]]:
+        """Ids of the document's chunks that BM25 still finds for any of the analysed terms (proof of a deletion)."""
+        ...
+
+    def vector_matches(self, generation: str, document: DocumentRef, vector: Vectors) -> dict[Tier, set[str]]:
+        """Ids of the document's chunks that a search near the vector still finds (proof of a deletion)."""
+        ...
+
     def count_chunks(self, generation: str, tenant: str) -> dict[Tier, int]: ...
+
+    # walks, for verification, audits and erasure: every object that stands when the walk begins and still does when it
+    # ends is met; what is written meanwhile may be. A missing tenant is empty.
+    def tenants(self, generation: str | None) -> set[str]:
+        """Tenants of a generation's collections, of the shared ones where None."""
+        ...
+
+    def walk_manifests(self, generation: str, tenant: str) -> Iterator[Manifest]:
+        """Heads; entries of paged ones are not filled in."""
+        ...
+
+    def walk_access(self, tenant: str) -> Iterator[AccessRecord]: ...
+    def walk_principals(self, tenant: str) -> Iterator[PrincipalRecord]: ...
+    def walk_chunks(self, generation: str, tier: Tier, tenant: str) -> Iterator[StandingChunk]: ...
+    def walk_sections(self, generation: str, tenant: str) -> Iterator[tuple[str, str]]:
+        """(section id, document uid)."""
+        ...
+
+    def drop_tenant(self, generation: str | None, tenant: str) -> None:
+        """Remove a tenant with all its objects from a generation's collections, from the shared ones where None."""
+        ...
+
+    def healthy(self) -> bool:
+        """Whether every node of the store is up. Raises StoreUnavailable where none answers."""
+        ...
+
+    def footprint(self) -> StoreFootprint:
+        """Objects, disk and state of the store."""
+        ...
+
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class StandingChunk:
+    """A chunk object as it stands in a tier, without its vector."""
+
+    chunk_id: str
+    document_uid: str
+    allow: tuple[str, ...]
+    allow2: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoreFootprint:
+    """The store as a whole. The disk is None where it cannot be told (a remote server)."""
+
+    objects: Mapping[str, int]  # by collection, all tenants
+    written: Mapping[str, int] = field(default_factory=dict)  # by collection, ever; absent where it cannot be told
+    read_only: tuple[str, ...] = ()  # collections that refuse writes
+    disk_bytes: int | None = None  # of the store's own files
+    disk_used: float | None = None  # share of the whole disk
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -319,6 +388,18 @@ class IndexReader(Protocol):
     async def generations(self) -> dict[str, Generation]: ...
     async def active_generation(self) -> str | None: ...
     async def progress(self) -> list[Progress]: ...
+    def remembered(self, uid: str) -> list[BaseModel]:
+        """Records of a document that this reader keeps in memory; any thread."""
+        ...
+
+    def forget_document(self, uid: str) -> None:
+        """Keep none of a document's records in memory; any thread."""
+        ...
+
+    def forget(self, generation: str) -> None:
+        """Release what is kept of a generation that nobody asks for any more."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -394,6 +475,22 @@ class BodyStore(Protocol):
     def delete(self, path: str) -> None: ...
 
 
+class BodyTree(Protocol):
+    """All that lies in a body store of one document or source, unfinished writes included."""
+
+    def of_document(self, document: DocumentRef) -> list[str]:
+        """Paths. Raises BusUnavailable."""
+        ...
+
+    def of_source(self, tenant: str, source: str) -> list[str]:
+        """Paths. Raises BusUnavailable."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """A missing one is fine. Raises BusUnavailable."""
+        ...
+
+
 # ---------------------------------------------------------------- sources
 
 
@@ -434,6 +531,7 @@ class SourceMembership:
     principal: str
     parents: tuple[str, ...]
     removed: bool = False
+    until: Mapping[str, int] = field(default_factory=dict, hash=False)  # by parent: when it ends (µs, exclusive)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ masked in every print. Reading happens in ``load()``, never at import.
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -19,21 +20,11 @@ from pydantic_settings import (
 )
 
 from pipeline.errors import ConfigError
+from pipeline.settings_sources import Part, Person, SourceSettings, UserPath
 from schemas.keys import SourceName, TenantName
 
 
-def _expand(path: Path) -> Path:
-    return path.expanduser()
-
-
-UserPath = Annotated[Path, AfterValidator(_expand)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class KafkaSettings(_Part):
+class KafkaSettings(Part):
     """Where Kafka is and how lanes use it. Times in seconds unless named otherwise."""
 
     bootstrap: str = "127.0.0.1:9092"
@@ -49,7 +40,7 @@ class KafkaSettings(_Part):
     safety_window: int = Field(default=1000, ge=0, description="Records rewound after an unclean stop or restore.")
 
 
-class WeaviateSettings(_Part):
+class WeaviateSettings(Part):
     """Where Weaviate is."""
 
     url: str = "http://127.0.0.1:8080"
@@ -58,9 +49,10 @@ class WeaviateSettings(_Part):
     api_key: SecretStr | None = None
     read_api_key: SecretStr | None = None
     timeout_s: float = Field(default=5.0, gt=0, description="Deadline of one write or read.")
+    data: UserPath | None = Field(default=None, description="Data folder of a server on this machine: audits watch it.")
 
 
-class BodySettings(_Part):
+class BodySettings(Part):
     """Bodies: inline up to a limit, else a claim check in a store that fsspec can open."""
 
     inline_limit: int = Field(default=65_536, ge=0, le=900_000, description="Bytes.")
@@ -68,7 +60,26 @@ class BodySettings(_Part):
     max_bytes: int = Field(default=50_000_000, ge=1)
 
 
-class IndexSettings(_Part):
+class ExtractionSettings(Part):
+    """Limits of the child processes that read documents. What exceeds one becomes a dead letter."""
+
+    light: int = Field(default=2, ge=1, le=64, description="Processes for text, HTML, Markdown and other markup.")
+    heavy: int = Field(default=1, ge=1, le=64, description="Processes for PDF, office files, mail and images.")
+    cpu_s: float = Field(default=20.0, gt=0, description="CPU seconds of one document of markup.")
+    heavy_cpu_s: float = Field(default=600.0, gt=0, description="CPU seconds of one PDF, office file, mail or image.")
+    memory_mb: int = Field(default=2048, ge=128, description="Address space of a process above what it starts with.")
+    output_mb: int = Field(default=64, ge=1, description="Extracted text of one document.")
+    nesting: int = Field(default=4, ge=1, le=20, description="Containers inside one another: archives, mails in mails.")
+    unpacked_mb: int = Field(default=512, ge=1, description="A container's contents together, unpacked.")
+    pages: int = Field(default=2000, ge=1, description="Pages of one document.")
+    ocr: bool = Field(default=True, description="Scans and images are read by Tesseract.")
+    ocr_languages: str = Field(
+        default="eng", pattern=r"^[A-Za-z_]+(\+[A-Za-z_]+)*$", description="Tesseract's, by '+'."
+    )
+    ocr_pages: int = Field(default=200, ge=0, description="Pages of one document that are read by OCR.")
+
+
+class IndexSettings(Part):
     """The index consumer."""
 
     window_records: int = Field(default=400, ge=1, description="Records read ahead per partition.")
@@ -84,16 +95,18 @@ class IndexSettings(_Part):
     stop_sources: int = Field(default=3, ge=2, description="Sources parked with one error kind that stop the process.")
 
 
-class EncoderSettings(_Part):
+class EncoderSettings(Part):
     """The encoder's runtime."""
 
     backend: Literal["auto", "torch-fp32", "torch-bf16", "openvino-fp32", "openvino-bf16"] = "auto"
-    weights: UserPath | None = Field(default=None, description="Folder of a downloaded model.")
+    weights: UserPath | None = Field(
+        default=None, description="Folder of a downloaded model, or of several in folders named like the models."
+    )
     threads: int = Field(default=2, ge=1)
     query_threads: int = Field(default=1, ge=1)
 
 
-class AuthSettings(_Part):
+class AuthSettings(Part):
     """Tokens of the query API and signatures of the gateway."""
 
     jwt_secret: SecretStr | None = None
@@ -101,9 +114,13 @@ class AuthSettings(_Part):
     audience: str = "headwater"
     issuer: str | None = None
     trusted_group_issuers: tuple[str, ...] = ()
+    operator_tokens: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="By tenant: tokens with the role operator, where an identity provider signs and not we.",
+    )
 
 
-class GatewaySettings(_Part):
+class GatewaySettings(Part):
     """The change gateway."""
 
     host: str = "127.0.0.1"
@@ -114,7 +131,7 @@ class GatewaySettings(_Part):
     tolerance_s: int = Field(default=300, ge=1)
 
 
-class QuerySettings(_Part):
+class QuerySettings(Part):
     """The query service."""
 
     host: str = "127.0.0.1"
@@ -128,20 +145,92 @@ class QuerySettings(_Part):
     ready_age_s: float = Field(default=30.0, gt=0, description="Oldest lane progress with which the service is ready.")
     receipts_path: UserPath = Path(".state/receipts.sqlite")
 
-
-class SourceSettings(_Part):
-    """One source instance of a tenant."""
-
-    name: SourceName
-    tenant: TenantName = "acme"
-    type: Literal["folder"] = "folder"
-    path: UserPath
-    url_base: str | None = None
-    walk_s: float = Field(default=30.0, gt=0, description="Periodic walk, the safety net below the watch.")
-    erasable: bool = False
+    @property
+    def address(self) -> str:
+        """Base URL; a service that listens everywhere is asked here."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
 
-class CanarySettings(_Part):
+class EndpointSettings(Part):
+    """An embedding endpoint that generations name: OpenAI-compatible or TEI-style."""
+
+    url: str = Field(description="Base address, for instance https://host/v1 or http://host:8080.")
+    api_key: SecretStr | None = None
+    batch: int = Field(default=32, ge=1, le=2048, description="Texts in one request.")
+    batch_tokens: int = Field(default=8192, ge=16, description="Tokens in one request at most.")
+    timeout_s: float = Field(default=30.0, gt=0, description="Of one request.")
+    query_timeout_s: float = Field(default=2.0, gt=0, description="Of one live query, repetitions included.")
+    attempts: int = Field(default=4, ge=1)
+    tokenizer: UserPath | None = Field(default=None, description="The model's tokenizer.json; else it is looked for.")
+    price_per_million_tokens: float = Field(default=0.0, ge=0)
+    currency: str = "EUR"
+
+
+class GenerationSettings(Part):
+    """Transitions of generations."""
+
+    report_max_age_s: float = Field(default=3600.0, gt=0, description="A verification older than this is not fresh.")
+    standby_days: float = Field(default=7.0, ge=0, description="How long the former active one should be kept up.")
+    retention_days: float = Field(default=1.0, ge=0, description="Collections of a retired one stay this long.")
+    behind_records: int = Field(default=1000, ge=0, description="Records that a generation may lag when activated.")
+    workers: int = Field(default=1, ge=1, le=64, description="Bulk workers that a build starts.")
+    golden: UserPath | None = Field(
+        default=None,
+        description="File of golden questions that a verification asks, as in samples/golden.",
+    )
+
+
+class TierSettings(Part):
+    """Hot and cold."""
+
+    hot_days: float = Field(default=30.0, ge=0, description="Documents unchanged for longer move to cold.")
+    hot_chunks: int = Field(default=50_000, ge=1, description="Chunks a tenant keeps in hot at most.")
+    run_chunks: int = Field(default=50_000, ge=1, description="Chunks that one run moves at most.")
+    credit_chunks: int = Field(default=400, ge=1, description="Chunks whose move is asked for and not yet answered.")
+
+
+class ReconcileSettings(Part):
+    """Full listings against what is indexed."""
+
+    every_h: float = Field(default=24.0, gt=0)
+    quarantine_days: float = Field(default=7.0, ge=0, description="Hidden documents are purged after this time.")
+    missing_share: float = Field(default=0.10, ge=0, le=1, description="Above it *and* missing_count: hidden only.")
+    missing_count: int = Field(default=20, ge=0)
+
+
+class RetentionSettings(Part):
+    """How long things stay that are not Headwater's to remove."""
+
+    backup_days: float = Field(
+        default=0.0, ge=0, lt=90, description="Age of the oldest backup that may be restored; tombstones outlive it."
+    )
+
+
+class AuditSettings(Part):
+    """Checks of what is indexed against what should be."""
+
+    lag_target_ms: float = Field(default=1000.0, gt=0, description="p95 of live changes, observed to visible.")
+    lag_window_s: float = Field(default=3600.0, gt=0)
+    dead_letters: int = Field(default=0, ge=0, description="Unsettled dead letters that are still all right.")
+    settle_s: float = Field(default=15.0, ge=0, description="How long a check waits for consumers to catch up.")
+    overdue_s: float = Field(default=120.0, gt=0, description="A removal later than this is overdue.")
+    recent_deletes_s: float = Field(default=3600.0, gt=0, description="Deletes verified after a restart of the store.")
+    disk_used: float = Field(default=0.9, gt=0, le=1, description="Used share of the store's disk that is too much.")
+    churn: float = Field(default=8.0, gt=1, description="Chunks written per chunk that stands, from which to rebuild.")
+    churn_chunks: int = Field(default=200_000, ge=1, description="Chunks written below which churn does not matter.")
+
+
+class DagsterSettings(Part):
+    """Dagster's web server and daemon, as ``headwater up`` starts them."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = Field(default=8703, ge=1, le=65535)
+    postgres_url: SecretStr | None = Field(default=None, description="Storage; SQLite in the state folder without it.")
+
+
+class CanarySettings(Part):
     """The canary that checks the lag from outside."""
 
     enabled: bool = True
@@ -161,20 +250,38 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     weaviate: WeaviateSettings = WeaviateSettings()
     bodies: BodySettings = BodySettings()
+    extraction: ExtractionSettings = ExtractionSettings()
     index: IndexSettings = IndexSettings()
     encoder: EncoderSettings = EncoderSettings()
     auth: AuthSettings = AuthSettings()
     gateway: GatewaySettings = GatewaySettings()
     query: QuerySettings = QuerySettings()
     canary: CanarySettings = CanarySettings()
+    endpoints: dict[str, EndpointSettings] = Field(default_factory=dict)
+    generations: GenerationSettings = GenerationSettings()
+    tiers: TierSettings = TierSettings()
+    audit: AuditSettings = AuditSettings()
+    reconcile: ReconcileSettings = ReconcileSettings()
+    retention: RetentionSettings = RetentionSettings()
+    dagster: DagsterSettings = DagsterSettings()
     sources: tuple[SourceSettings, ...] = ()
+    people: tuple[Person, ...] = Field(default=(), description="Directory, for joining accounts by address.")
 
     @model_validator(mode="after")
     def _sources_distinct(self) -> Settings:
-        names = [(s.tenant, s.name) for s in self.sources]
-        doubled = {n for n in names if names.count(n) > 1}
-        if doubled:
-            raise ValueError(f"sources: {sorted(doubled)} named twice; give each source instance its own name")
+        seen: set[tuple[str, str]] = set()
+        for index, source in enumerate(self.sources):
+            if source.name == self.gateway.source:
+                raise ValueError(
+                    f"sources.{index}.name: {source.name!r} is the change gateway's own source; choose another name, "
+                    "or set gateway.source to another one"
+                )
+            if (source.tenant, source.name) in seen:
+                raise ValueError(
+                    f"sources.{index}.name: {source.name!r} is named twice in tenant {source.tenant}; "
+                    "give each source instance its own name"
+                )
+            seen.add((source.tenant, source.name))
         return self
 
     @classmethod
@@ -214,19 +321,52 @@ def load() -> Settings:
 
 
 def _explained(error: ValidationError) -> ConfigError:
-    """The first problem with its remedy, and how many more there are."""
+    """Every problem with its place; the first one's remedy. What is written and does not exist goes first: it is often
+    what is missing elsewhere."""
     found = error.errors(include_url=False)
+    found.sort(key=lambda one: one["type"] != "extra_forbidden")
     first = found[0]
-    parts = [str(p) for p in first["loc"]]
+    parts = _parts(first["loc"])
     field = ".".join(parts) or "settings"
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    variable = "HEADWATER_" + "__".join(part.upper() for part in parts)
+    others = [f"{'.'.join(_parts(one['loc']))}: {_said(one)}" for one in found[1:]]
+    more = (
+        f" (also: {'; '.join(others[:5])}{f'; and {len(others) - 5} more' if len(others) > 5 else ''})"
+        if others
+        else ""
+    )
     if first["type"] == "extra_forbidden":
+        near = [f"Did you mean {name}? " for name in _near(parts[-1], found)]
+        variable = "HEADWATER_" + "__".join(part.upper() for part in parts)
         return ConfigError(
-            field, f"there is no such setting{more}", f"Remove it from {config_path()} or unset {variable}."
+            field,
+            f"there is no such setting{more}",
+            f"{''.join(near[:1])}Remove it from {config_path()} or unset {variable}.",
         )
+    if not parts:  # a rule over several settings: its text names them
+        place, colon, said = _said(first).partition(": ")
+        return ConfigError(place if colon else field, said if colon else place, f"Correct it in {config_path()}.")
+    if parts == ["sources"] and first["type"] == "tuple_type":
+        return ConfigError("sources", "is one table, not a list of them", "Write [[sources]], in double brackets.")
     # a list has one variable, which holds it whole as JSON
     whole = next((i for i, part in enumerate(parts) if part.isdigit()), len(parts))
     variable = "HEADWATER_" + "__".join(part.upper() for part in parts[:whole])
     how = "by" if whole == len(parts) else "as JSON in"
-    return ConfigError(field, f"{first['msg']}{more}", f"Set it in {config_path()} or {how} {variable}.")
+    what = "Set" if first["type"] == "missing" else "Correct"
+    return ConfigError(field, f"{_said(first)}{more}", f"{what} it in {config_path()} or {how} {variable}.")
+
+
+def _parts(loc: tuple[int | str, ...]) -> list[str]:
+    """Place of a setting; without the type of a source, which only chose the model."""
+    parts = [str(p) for p in loc]
+    if parts[:1] == ["sources"] and len(parts) > 3:
+        del parts[2]
+    return parts
+
+
+def _said(one: Any) -> str:
+    return str(one["msg"]).removeprefix("Value error, ")
+
+
+def _near(wrong: str, found: list[Any]) -> list[str]:
+    """Names that are missing and nearly what was written."""
+    return get_close_matches(wrong, [str(one["loc"][-1]) for one in found if one["type"] == "missing"], 1)

@@ -1,4 +1,4 @@
-"""Admission (invariant 3): whether the caller may see a retrieved chunk now. Pure functions, no input or output.
+"""Admission (invariant 3) of a request's candidates: the decision of ``pipeline.admission`` and the filters. Pure.
 
 A chunk is admitted only if the request's generation's manifest lists it and the access record allows the caller at
 this moment. Ranks are given afterwards; nothing unadmitted reaches a ranking, a log, a cache or a response.
@@ -6,28 +6,10 @@ this moment. Ranks are given afterwards; nothing unadmitted reaches a ranking, a
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from pipeline.admission import Refusal, refusal
 from query_service.scope import Narrowing
 from schemas.access import Closure
 from schemas.documents import AccessRecord, Manifest
-
-
-class Refusal(StrEnum):
-    """Why a candidate was not admitted. Counted in metrics, never told to the caller."""
-
-    NO_MANIFEST = "no_manifest"
-    DELETED = "deleted"
-    NOT_LISTED = "not_listed"
-    NO_RECORD = "no_record"
-    OTHER_TENANT = "other_tenant"
-    TOMBSTONE = "tombstone"
-    HOLD = "hold"
-    NOT_BEFORE = "not_before"
-    ACCESS_BEHIND = "access_behind"
-    RULE = "rule"
-    MANIFEST_RULE = "manifest_rule"
-    FILTER = "filter"
 
 
 def admit_document(
@@ -38,34 +20,10 @@ def admit_document(
     now: int,
 ) -> Refusal | None:
     """None when the caller may read the manifest's version of the document at ``now`` (µs), else why not."""
-    if manifest is None:
-        return Refusal.NO_MANIFEST
-    if record is None:
-        return Refusal.NO_RECORD
-    if manifest.document.tenant != narrowing.tenant or record.document != manifest.document:
-        return Refusal.OTHER_TENANT
-    if manifest.deleted:
-        return Refusal.DELETED
-    return _refused_by_record(manifest, record, closure, now) or (
-        None if passes(manifest, narrowing) else Refusal.FILTER
-    )
-
-
-def _refused_by_record(manifest: Manifest, record: AccessRecord, closure: Closure, now: int) -> Refusal | None:
-    if record.tombstone:
-        return Refusal.TOMBSTONE
-    if record.holds:
-        return Refusal.HOLD
-    if manifest.content_version < record.not_before:
-        return Refusal.NOT_BEFORE
-    if record.version < manifest.access_version:
-        return Refusal.ACCESS_BEHIND
-    if not record.rule.admits(closure, now):
-        return Refusal.RULE
-    # The record's rule was read with newer content than is served: its readers may not have been meant for this one.
-    if manifest.content_version < record.content_version and not manifest.rule.admits(closure, now):
-        return Refusal.MANIFEST_RULE
-    return None
+    refused = refusal(manifest, record, closure, narrowing.tenant, now)
+    if refused is not None or manifest is None:
+        return refused
+    return None if passes(manifest, narrowing) else Refusal.FILTER
 
 
 def admit_chunk(

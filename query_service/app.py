@@ -10,23 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import FileResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.staticfiles import StaticFiles
 
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import problems
+from query_service import deletion, problems, shadow
+from query_service.callers import Caller
 from query_service.closure import Closures
+from query_service.deletion import Deletions, OpenProofs
 from query_service.encoders import Encoders, LoadEncoder
+from query_service.flights import Flights
 from query_service.freshness import Changes, Freshness
+from query_service.heartbeat import Heart, Pulse
 from query_service.middleware import Watched
 from query_service.overlay import Overlay
 from query_service.receipts import ReceiptStore
-from query_service.scope import Scope, TokenVerifier, Unauthorized
+from query_service.scope import TokenVerifier
 from query_service.service import QueryService
 from query_service.state import REFRESH_S, ServiceState
 from query_service.tail import AccessTail, TailFactory
@@ -68,6 +71,8 @@ class Dependencies:
     clock: Clock
     metrics: Metrics
     log_identity: str = ""
+    open_proofs: OpenProofs | None = None
+    pulse: Pulse | None = None
 
 
 @dataclass
@@ -84,6 +89,8 @@ class Parts:
     changes: Changes
     reader: IndexReader
     metrics: Metrics
+    deletions: Deletions
+    heart: Heart | None = None
 
 
 def assemble(deps: Dependencies) -> Parts:
@@ -95,15 +102,21 @@ def assemble(deps: Dependencies) -> Parts:
     identity = deps.log_identity or settings.namespace
     freshness = Freshness(deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics)
     encoders = Encoders(deps.load_encoder, settings.encoder.query_threads)
-    state = ServiceState(reader, tail, freshness, encoders, clock, metrics, settings.query.ready_age_s)
+    flights = Flights()
+    state = ServiceState(reader, tail, freshness, encoders, flights, clock, metrics, settings.query.ready_age_s)
     closures = Closures(reader, overlay, clock, tail.alive)
+    overlay.on_deletion(reader.forget_document)
     tail.subscribe(changes.notify)
     freshness.subscribe(changes.notify)
     service = QueryService(
-        settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state,
+        settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
     )  # fmt: skip
-    return Parts(verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics)
+    deletions = Deletions(deps.open_proofs, reader, encoders, clock)
+    heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
+    return Parts(
+        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, heart
+    )  # fmt: skip
 
 
 def create_app(deps: Dependencies) -> FastAPI:
@@ -121,6 +134,8 @@ def create_app(deps: Dependencies) -> FastAPI:
     problems.install(app)
     app.add_middleware(Watched, metrics=parts.metrics)
     app.include_router(_api(parts))
+    app.include_router(shadow.router(parts.service, parts.reader))
+    app.include_router(deletion.router(parts.deletions))
     app.include_router(_operations(parts))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
@@ -131,21 +146,31 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
     async def run(app: FastAPI) -> AsyncIterator[None]:
         parts.changes.bind()
         parts.freshness.start()
-        loop = asyncio.create_task(_background(parts.state))
+        switches = Changes()
+        switches.bind()
+        parts.freshness.on_transition(switches.notify)
+        loops = [asyncio.create_task(_background(parts.state, switches))]
+        if parts.heart is not None:
+            loops.append(asyncio.create_task(parts.heart.run()))
         try:
             yield
         finally:
-            loop.cancel()
-            await asyncio.gather(loop, return_exceptions=True)
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            if parts.heart is not None:
+                await parts.heart.stop()
+            await parts.state.close()
             await asyncio.to_thread(parts.tail.stop)
             await asyncio.to_thread(parts.freshness.stop)
             parts.encoders.close()
+            await asyncio.to_thread(parts.deletions.close)
             await parts.reader.close()
 
     return run
 
 
-async def _background(state: ServiceState) -> None:
+async def _background(state: ServiceState, switches: Changes) -> None:
     frozen = False
     while True:
         await state.tick()
@@ -154,22 +179,7 @@ async def _background(state: ServiceState) -> None:
             gc.collect()
             gc.freeze()
             frozen = True
-        await asyncio.sleep(REFRESH_S)
-
-
-_bearer = HTTPBearer(auto_error=False, description="A JWT with sub, tenant, aud and exp.")
-
-
-async def _verified(
-    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Scope:
-    if credentials is None:
-        raise Unauthorized("there is none")
-    parts: Parts = request.app.state.parts
-    return parts.verifier.verify(credentials.credentials)
-
-
-Caller = Annotated[Scope, Depends(_verified)]
+        await switches.wait(REFRESH_S)  # a switch that the log tells of is looked at now
 
 
 def _api(parts: Parts) -> APIRouter:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.ports import ChunkText
-from query_service.retrieve import Ranked
-from schemas.api import AccessSummary, Scores, SearchHit
+from query_service.supply import Supplied
+from schemas.api import AccessSummary, AlsoIn, Scores, SearchHit
 from schemas.documents import AccessRecord, Manifest
 
 
@@ -44,24 +43,32 @@ def document_facts(manifest: Manifest, record: AccessRecord, now: int) -> dict[s
         "effective_from": manifest.effective_from,
         "effective_until": manifest.effective_until,
         "updated_at": manifest.updated_at,
+        "warnings": manifest.warnings,
         "tier": manifest.tier,
         "access": access_summary(record),
         "age_s": age_s(manifest, now),
     }
 
 
-def search_hit(ranked: Ranked, record: AccessRecord, text: ChunkText, now: int) -> SearchHit:
-    """One hit, with the record that admitted it last."""
+def search_hit(supplied: Supplied, now: int) -> SearchHit:
+    """One hit, with the record that admitted it last, and the other documents that hold its passage."""
+    ranked, record, text = supplied.ranked, supplied.record, supplied.text
+    entry = ranked.place.entry
     facts = document_facts(ranked.manifest, record, now)
     facts["tier"] = ranked.candidate.tier
     return SearchHit(
         **facts,
         section_id=ranked.section_id,
         chunk_id=text.chunk_id,
-        chunk_index=ranked.ordinal,
-        chunk_total=max(ranked.manifest.chunk_total, ranked.ordinal + 1),
+        chunk_index=ranked.place.ordinal,
+        chunk_total=max(ranked.manifest.chunk_total, ranked.place.ordinal + 1),
         heading_path=text.heading_path,
         text=text.text,
+        page=entry.page,
+        start=entry.start if entry.start >= 0 else None,
+        end=entry.end if entry.end >= 0 else None,
+        summary=entry.summary,
+        also=_also(supplied),
         scores=Scores(
             dense_distance=ranked.candidate.distance,
             dense_rank=ranked.dense_rank,
@@ -71,3 +78,20 @@ def search_hit(ranked: Ranked, record: AccessRecord, text: ChunkText, now: int) 
             exact=ranked.candidate.exact,
         ),
     )
+
+
+def _also(supplied: Supplied) -> tuple[AlsoIn, ...]:
+    """Each other document once, in the order in which the passages were ranked."""
+    found: dict[str, AlsoIn] = {}
+    for twin in supplied.also:
+        document = twin.manifest.document
+        if document.uid != supplied.ranked.candidate.document_uid:
+            found.setdefault(
+                document.uid,
+                AlsoIn(
+                    document_uid=document.uid, document_id=document.id, source=document.source, kind=document.kind,
+                    title=twin.manifest.title, url=twin.manifest.url, path=twin.manifest.path,
+                    chunk_id=twin.candidate.chunk_id,
+                ),
+            )  # fmt: skip
+    return tuple(found.values())

@@ -1,10 +1,13 @@
-"""Query embeddings: one thread per process, the encoder of each generation loaded once, recent queries remembered."""
+"""Query embeddings: the encoder of each generation loaded once, recent queries remembered.
+
+Queries have threads of their own; encoders are loaded in another one, so that no query waits for the next generation's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.errors import EncoderUnavailable, HeadwaterError
@@ -22,6 +25,7 @@ class Encoders:
     def __init__(self, load: LoadEncoder, threads: int = 1) -> None:
         self._load = load
         self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="query-encoder")
+        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder-loader")
         self._encoders: dict[str, Embedder] = {}
         self._cache: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
 
@@ -36,13 +40,24 @@ class Encoders:
     async def prepare(self, generation: Generation) -> None:
         """Load the generation's encoder and embed one text. Raises EncoderUnavailable."""
         if not self.warm(generation):
-            await asyncio.get_running_loop().run_in_executor(self._executor, self._encoder, generation)
+            await asyncio.get_running_loop().run_in_executor(self._loader, self._encoder, generation)
+
+    def keep(self, generations: Iterable[Generation]) -> None:
+        """Release the encoders and remembered queries of all other generations."""
+        wanted = {self._key(generation) for generation in generations}
+        for key in [key for key in self._encoders if key not in wanted]:
+            close = getattr(self._encoders.pop(key), "close", None)
+            if close is not None:  # of an endpoint: its connections
+                self._loader.submit(close)
+        for entry in [entry for entry in self._cache if entry[0] not in wanted]:
+            del self._cache[entry]
 
     async def embed(self, generation: Generation, text: str) -> Vectors:
         """Unit vector of the query, shape (1, dimension). Raises EncoderUnavailable."""
         key = (self._key(generation), text)
         found = self._cache.get(key)
         if found is None:
+            await self.prepare(generation)
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._executor, self._embed, generation, text)
             self._cache[key] = found
@@ -51,6 +66,10 @@ class Encoders:
         else:
             self._cache.move_to_end(key)
         return found
+
+    def embed_if_warm(self, generation: Generation, text: str) -> Vectors | None:
+        """As ``embed``, from another thread; None where the encoder is not loaded. Nothing is remembered."""
+        return self._executor.submit(self._embed, generation, text).result() if self.warm(generation) else None
 
     def _embed(self, generation: Generation, text: str) -> Vectors:
         try:
@@ -75,5 +94,6 @@ class Encoders:
         return encoder
 
     def close(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._loader.shutdown(wait=False, cancel_futures=True)

@@ -48,10 +48,15 @@ class Freshness:
         self._complete: Mapping[str, Mapping[str, int | None]] = {}
         self._counts: Mapping[tuple[str, str], int] = {}
         self._listeners: list[Callable[[], None]] = []
+        self._transitions: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call ``listener()`` after each batch of receipts, from the thread."""
         self._listeners.append(listener)
+
+    def on_transition(self, listener: Callable[[], None]) -> None:
+        """Call ``listener()`` when control has decided on a generation, from the thread."""
+        self._transitions.append(listener)
 
     def start(self) -> None:
         """Begin to follow the log."""
@@ -149,6 +154,9 @@ class Freshness:
             self._compute(store, applied.documents, at_end)
             if records:
                 for listener in self._listeners:
+                    listener()
+            if any(receipt.lane == "control" for receipt in applied.receipts):
+                for listener in self._transitions:
                     listener()
             if time.monotonic() - pruned >= PRUNE_S:
                 store.prune(self._clock.now())

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pipeline.bus.codec import Undecodable, decode_access, decode_membership
+from pipeline.bus.folding import part_of
 from pipeline.ports import Record
 from schemas.access import AccessRule
 from schemas.documents import AccessRecord, PrincipalPart, PrincipalRecord
@@ -54,6 +55,7 @@ class Overlay:
         self._documents: dict[str, DocumentEntry] = {}
         self._principals: dict[tuple[str, str], PrincipalEntry] = {}
         self._listeners: list[Invalidation] = []
+        self._on_deletion: list[Callable[[str], None]] = []
         self._lock = threading.Lock()
         self.undecodable = 0
         self.membership_changes = 0
@@ -61,6 +63,10 @@ class Overlay:
     def subscribe(self, listener: Invalidation) -> None:
         """Call ``listener(tenant, principal)`` after each change of a principal, from the tail's thread."""
         self._listeners.append(listener)
+
+    def on_deletion(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener(document uid)`` after each deletion, from the tail's thread."""
+        self._on_deletion.append(listener)
 
     # ------------------------------------------------------------ writing (one thread)
 
@@ -90,6 +96,9 @@ class Overlay:
         else:
             entry = _with_rule(entry, event, key)
         self._documents[document.uid] = entry
+        if isinstance(event, AccessTombstone):
+            for listener in self._on_deletion:
+                listener(document.uid)
         return not isinstance(event, Undecodable)
 
     def _apply_membership(self, record: Record) -> bool:
@@ -223,5 +232,4 @@ def _with_part(entry: PrincipalEntry, event: MembershipSet, key: str) -> Princip
     known = entry.parts.get(source)
     if known is not None and event.version < known.version:
         return entry
-    part = PrincipalPart(parents=event.parents, removed=event.removed, version=event.version)
-    return replace(entry, parts={**entry.parts, source: part}, closed=entry.closed - {key})
+    return replace(entry, parts={**entry.parts, source: part_of(event)}, closed=entry.closed - {key})

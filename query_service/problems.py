@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from pipeline.errors import EncoderUnavailable, Retry
+from pipeline.operate.deletion import NotDeleted
 from query_service.scope import FieldError, Unauthorized
 from query_service.service import DeadlineExceeded, NotFound
 from query_service.state import NotReady
@@ -82,6 +83,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(NotFound)
     async def _not_found(request: Request, error: NotFound) -> Response:
         return not_found()
+
+    @app.exception_handler(NotDeleted)
+    async def _not_deleted(request: Request, error: NotDeleted) -> Response:
+        return problem(409, "Not deleted", f"There is no deletion to prove: {error.reason}.")
 
     @app.exception_handler(NotReady)
     async def _not_ready(request: Request, error: NotReady) -> Response:

@@ -6,6 +6,7 @@ the log. One thread writes; readers open their own connections.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from pipeline.ports import Record
-from schemas.events import DocumentState, SourceCursor
+from schemas.events import REQUESTS_STREAM, DocumentState, SourceCursor
+from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
 from schemas.topics import Topic
 
@@ -120,6 +122,8 @@ class ReceiptStore:
                         touched.add(_uid(receipt) or "")
                 elif record.value is not None:
                     touched.add(self._insert_state(record.value, record.timestamp) or "")
+                else:
+                    self._end_key(record.key)
             self._db.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", [(t, p, o) for (t, p), o in positions.items()]
             )
@@ -163,6 +167,20 @@ class ReceiptStore:
                 (state.tenant, state.source, state.stream, polled_at),
             )
         return None
+
+    def _end_key(self, key: str | None) -> None:
+        """A source that was removed is complete up to no time, a forgotten document waits for nothing."""
+        try:
+            parts = json.loads(key or "")
+        except ValueError:
+            return
+        if isinstance(parts, list) and len(parts) == 4 and parts[2] == "cursor":
+            self._db.execute(
+                "DELETE FROM cursors WHERE tenant = ? AND source = ? AND stream = ?", (parts[0], parts[1], parts[3])
+            )
+        elif isinstance(parts, list) and len(parts) == 5 and parts[2] == "document":
+            document = DocumentRef(tenant=parts[0], source=parts[1], kind=parts[3], id=parts[4])
+            self._db.execute("DELETE FROM states WHERE uid = ?", (document.uid,))
 
     def prune(self, now: int) -> int:
         """Drop receipts older than 30 days; how many went."""
@@ -212,7 +230,9 @@ class ReceiptStore:
     def polled(self) -> dict[tuple[str, str], int | None]:
         """Per (tenant, source) the earliest of its streams' last complete looks; None where one had none yet."""
         with self._reader() as db:
-            rows = db.execute("SELECT tenant, source, polled_at FROM cursors").fetchall()
+            rows = db.execute(  # an answered request is no look at the source
+                "SELECT tenant, source, polled_at FROM cursors WHERE stream != ?", (REQUESTS_STREAM,)
+            ).fetchall()
         found: dict[tuple[str, str], int | None] = {}
         for r in rows:
             key = (r["tenant"], r["source"])

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pipeline.admission import Refusal
 from pipeline.clock import Clock
-from pipeline.ports import ChunkText, IndexReader
-from query_service import bm25, fuse
-from query_service.admit import Refusal, admit_chunk, admit_document
+from pipeline.ports import IndexReader
+from query_service import bm25, expand, fold, fuse
+from query_service.admit import admit_chunk
 from query_service.legs import Candidate, Plan, Pool, search, search_filter
 from query_service.overlay import Overlay
 from query_service.scope import Narrowing
 from schemas.access import Closure
-from schemas.documents import AccessRecord, Manifest, Tier
+from schemas.documents import AccessRecord, ChunkEntry, Manifest, Tier
 
 MAX_LIMIT = 1000
 GROWTH = 4
-
-ResolveClosure = Callable[[], Awaitable[Closure]]
+SUMMARISED = 20  # passages looked for in the documents whose summaries were found
 
 
 class Stopwatch:
@@ -53,29 +53,47 @@ class Limits:
     deadline: float
     fusion: Literal["rrf", "convex"] = "rrf"
     dense_share: float = 0.5
+    fold: bool = True
+
+
+class Place(NamedTuple):
+    """Where a listed chunk stands in its document now; what the chunk itself remembers may be older."""
+
+    ordinal: int
+    entry: ChunkEntry
+
+    @property
+    def section_ordinal(self) -> int:
+        """Place of its section."""
+        return self.entry.section_ordinal
+
+
+class Twin(NamedTuple):
+    """Another document's chunk with the passage of a hit."""
+
+    candidate: Candidate
+    manifest: Manifest
+    place: Place
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """An admitted chunk with its ranks."""
+    """An admitted chunk with its ranks, and the equal passages for which it stands."""
 
     candidate: Candidate
     manifest: Manifest
-    record: AccessRecord
-    ordinal: int
-    section_id: str
+    place: Place
     fused: float
     dense_rank: int | None = None
     sparse_rank: int | None = None
     sparse_score: float | None = None
+    twins: tuple[Twin, ...] = ()
 
-
-class Supplied(NamedTuple):
-    """A chunk that leaves: its ranks, the record that admitted it last, its text."""
-
-    ranked: Ranked
-    record: AccessRecord
-    text: ChunkText
+    @property
+    def section_id(self) -> str:
+        """Id of the section that holds the chunk now, by the manifest; empty where a damaged manifest lacks it."""
+        sections = self.manifest.sections
+        return sections[self.place.section_ordinal] if self.place.section_ordinal < len(sections) else ""
 
 
 @dataclass
@@ -89,13 +107,8 @@ class Outcome:
     starved: bool = False
     refills: int = 0
     repaired: int = 0
-
-
-class Place(NamedTuple):
-    """Where a listed chunk stands in its document now; what the chunk itself remembers may be older."""
-
-    ordinal: int
-    section_ordinal: int
+    fold: bool = True
+    judged_at: int = 0  # the last check of permissions began then, µs
 
 
 @dataclass
@@ -127,7 +140,7 @@ class Retriever:
 
         Nobody and an empty scope find nothing without a search.
         """
-        outcome = Outcome()
+        outcome = Outcome(fold=limits.fold)
         if not closure.principals or narrowing.empty:
             return outcome
         pool, state = Pool(), _State()
@@ -150,6 +163,7 @@ class Retriever:
             filtered = True
             outcome.refills += 1
         outcome.repaired = await self._repair(plan, pool, narrowing, closure, state, limit)
+        await self._open_summaries(plan, pool, narrowing, closure, state)
         watch.lap("repair")
         admitted = {c: x for c, x in pool.found.items() if state.admits(c)}
         outcome.starved = bool(pool.saturated) and len(admitted) < k
@@ -224,23 +238,24 @@ class Retriever:
             wanted = set(chunk_ids)
             for ordinal, entry in enumerate(manifest.chunks):
                 if entry.chunk_id in wanted:
-                    state.places[entry.chunk_id] = Place(ordinal, entry.section_ordinal)
+                    state.places[entry.chunk_id] = Place(ordinal, entry)
         found = await asyncio.gather(
             *(self._reader.page_entries(plan.generation, manifest, ids) for manifest, ids in paged)
         )
         for entries in found:
-            state.places.update({c: Place(entry.ordinal, entry.section_ordinal) for c, entry in entries.items()})
+            state.places.update({c: Place(entry.ordinal, entry) for c, entry in entries.items()})
 
     @staticmethod
     def _short_legs(pool: Pool, state: _State, want: int) -> set[str]:
-        """Legs that may have had more and of which too few were admitted."""
-        admitted: Counter[str] = Counter()
+        """Legs that may have had more and of which too few different passages were admitted."""
+        admitted: dict[str, set[str]] = {"dense": set(), "sparse": set(), "exact": set()}
         for c in pool.found.values():
             if state.admits(c.chunk_id):
-                admitted["dense"] += c.distance is not None
-                admitted["sparse"] += c.sparse
-                admitted["exact"] += c.exact
-        return {leg for leg in pool.saturated if admitted[leg] < want}
+                passage = state.places[c.chunk_id].entry.embed_hash or c.chunk_id
+                for leg, found in (("dense", c.distance is not None), ("sparse", c.sparse), ("exact", c.exact)):
+                    if found:
+                        admitted[leg].add(passage)
+        return {leg for leg in pool.saturated if len(admitted[leg]) < want}
 
     async def _repair(
         self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, limit: int
@@ -267,6 +282,25 @@ class Retriever:
         pool.saturated = saturated
         return len(moved)
 
+    async def _open_summaries(
+        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State
+    ) -> None:
+        """Search the documents whose summaries were found once more, for the passages that stand in their place."""
+        summaries = [
+            c for c in pool.found.values() if state.admits(c.chunk_id) and state.places[c.chunk_id].entry.summary
+        ]
+        if not summaries:
+            return
+        summaries.sort(key=lambda c: (not c.exact, c.distance if c.distance is not None else 3.0, c.chunk_id))
+        documents = list(dict.fromkeys(c.document_uid for c in summaries))[: expand.DOCUMENTS]
+        saturated = set(pool.saturated)
+        inside = Pool()
+        await search(self._reader, plan, search_filter(narrowing, None, documents=documents), SUMMARISED, inside)
+        for candidate in inside.found.values():
+            pool.found.setdefault(candidate.chunk_id, candidate)
+        await self._admit(plan, inside.found.values(), narrowing, closure, state)
+        pool.saturated = saturated
+
     # ------------------------------------------------------------ ranks
 
     async def _rank(
@@ -280,10 +314,18 @@ class Retriever:
     ) -> list[Ranked]:
         """Ranks among the admitted, one-based, ``depth`` a list; holders of all identifiers first, then by fusion."""
         distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
-        dense = sorted(distances, key=lambda c: (distances[c], c))[:depth]
         scores = await self._sparse_scores(plan, [x for x in admitted.values() if x.sparse])
-        sparse = fuse.order(scores)[:depth]
         exact = [c for c, x in admitted.items() if x.exact]
+        if limits.fold:
+            hashes = {c: state.places[c].entry.embed_hash for c in admitted}
+            equal = fold.groups(admitted, hashes, frozenset(exact), scores, distances)
+        else:
+            equal = {c: [] for c in admitted}
+        distances = {c: d for c, d in distances.items() if c in equal}
+        scores = {c: s for c, s in scores.items() if c in equal}
+        exact = [c for c in exact if c in equal]
+        dense = sorted(distances, key=lambda c: (distances[c], c))[:depth]
+        sparse = fuse.order(scores)[:depth]
         listed = list(dict.fromkeys([*exact, *dense, *sparse]))
         outcome.admitted.update(dense=len(dense), sparse=len(sparse), exact=len(exact), admitted=len(listed))
         if limits.fusion == "convex":
@@ -304,16 +346,19 @@ class Retriever:
                 Ranked(
                     candidate=admitted[chunk_id],
                     manifest=manifest,
-                    record=record,
-                    ordinal=state.places[chunk_id].ordinal,
-                    section_id=_section_of(manifest, state.places[chunk_id]),
+                    place=state.places[chunk_id],
                     fused=fused[chunk_id],
                     dense_rank=dense_rank.get(chunk_id),
                     sparse_rank=sparse_rank.get(chunk_id),
                     sparse_score=scores.get(chunk_id),
+                    twins=tuple(
+                        Twin(admitted[c], twin, state.places[c])
+                        for c in equal[chunk_id]
+                        if (twin := state.manifests[admitted[c].document_uid]) is not None
+                    ),
                 )
             )
-        return ranked
+        return expand.expanded(ranked)
 
     async def _sparse_scores(self, plan: Plan, found: Sequence[Candidate]) -> dict[str, float]:
         """BM25 of admitted candidates only, from statistics over both tiers."""
@@ -338,44 +383,3 @@ class Retriever:
             verdict = state.verdicts.get(c.chunk_id)
             if verdict is not None:
                 outcome.refused[verdict.value] += 1
-
-    # ------------------------------------------------------------ before the answer leaves
-
-    async def supply(
-        self,
-        plan: Plan,
-        narrowing: Narrowing,
-        outcome: Outcome,
-        k: int,
-        resolve: ResolveClosure,
-    ) -> list[Supplied]:
-        """Texts of the first k, admitted once more with records read after ranking. Raises StoreUnavailable.
-
-        The manifest stays the request's own: its version is whole, and a newer record still hides it where it must.
-        """
-        supplied: list[Supplied] = []
-        rest = list(outcome.ranked)
-        while rest and len(supplied) < k:
-            batch, rest = rest[: k - len(supplied)], rest[k - len(supplied) :]
-            uids = sorted({r.candidate.document_uid for r in batch})
-            chunk_ids = [r.candidate.chunk_id for r in batch]
-            texts, records = await asyncio.gather(
-                self._reader.chunks(plan.generation, plan.tenant, chunk_ids), self._reader.access(plan.tenant, uids)
-            )
-            closure = await resolve()
-            now = self._clock.now()
-            for r in batch:
-                text = texts.get(r.candidate.chunk_id)
-                record = self._overlay.access(r.candidate.document_uid, records.get(r.candidate.document_uid))
-                refused = admit_document(r.manifest, record, closure, narrowing, now)
-                if record is None or refused is not None:
-                    continue
-                if text is not None and text.document_uid == r.candidate.document_uid:
-                    supplied.append(Supplied(r, record, text))
-        return supplied
-
-
-def _section_of(manifest: Manifest, place: Place) -> str:
-    """Id of the section that holds the chunk now, by the manifest; empty where a damaged manifest lacks it."""
-    sections = manifest.sections
-    return sections[place.section_ordinal] if place.section_ordinal < len(sections) else ""

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import ConfigError
 from pipeline.settings import AuthSettings
+from pipeline.tokens import OPERATOR
 from schemas.access import Principal
 from schemas.api import SearchFilters
 from schemas.base import MAX_SAFE_INTEGER
@@ -50,6 +51,7 @@ class Scope:
     as_of_from: int | None = None
     as_of_until: int | None = None
     products: frozenset[str] | None = None
+    operator: bool = False  # may look at the index as a whole: shadow searches, deletion proofs
 
     @property
     def user(self) -> str:
@@ -88,6 +90,7 @@ def narrow(scope: Scope, filters: SearchFilters, now: int) -> Narrowing:
     def names(value: tuple[str, ...] | None) -> frozenset[str] | None:
         return None if value is None else frozenset(value)
 
+    types = filters.content_types
     products = names(filters.products)
     if scope.products is not None:
         products = scope.products if products is None else products & scope.products
@@ -95,7 +98,7 @@ def narrow(scope: Scope, filters: SearchFilters, now: int) -> Narrowing:
         tenant=scope.tenant,
         sources=names(filters.sources),
         kinds=names(filters.kinds),
-        content_types=names(filters.content_types),
+        content_types=None if types is None else frozenset(t.partition(";")[0].strip().lower() for t in types),
         languages=names(filters.languages),
         products=products,
         updated_after=filters.updated_after,
@@ -164,6 +167,7 @@ class TokenVerifier:
                 as_of_from=low,
                 as_of_until=high,
                 products=_products(claims.get("products")),
+                operator=_roles(claims.get("roles")) >= {OPERATOR},
             )
         except (ValidationError, ValueError) as error:
             raise Unauthorized("the token is not valid here") from error
@@ -209,6 +213,14 @@ def _products(claim: object) -> frozenset[str] | None:
         return None
     if not isinstance(claim, list) or not all(isinstance(p, str) and p for p in claim):
         raise ValueError("products")
+    return frozenset(claim)
+
+
+def _roles(claim: object) -> frozenset[str]:
+    if claim is None:
+        return frozenset()
+    if not isinstance(claim, list) or not all(isinstance(r, str) for r in claim):
+        raise ValueError("roles")
     return frozenset(claim)
 
 

@@ -17,6 +17,7 @@ from query_service import assemble, bm25, querylog
 from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.encoders import Encoders
+from query_service.flights import Flights
 from query_service.freshness import Freshness
 from query_service.legs import Plan
 from query_service.overlay import Overlay
@@ -24,6 +25,7 @@ from query_service.receipts import TIMES
 from query_service.retrieve import Limits, Outcome, Retriever, Stopwatch
 from query_service.scope import Narrowing, Scope, narrow
 from query_service.state import ServiceState
+from query_service.supply import Supplier
 from query_service.waiting import Waiter, read_token
 from schemas.access import Closure
 from schemas.api import (
@@ -63,6 +65,7 @@ class QueryService:
         encoders: Encoders,
         freshness: Freshness,
         state: ServiceState,
+        flights: Flights,
         waiter: Waiter,
         log_key: bytes,
     ) -> None:
@@ -75,9 +78,11 @@ class QueryService:
         self._encoders = encoders
         self._freshness = freshness
         self._state = state
+        self._flights = flights
         self._waiter = waiter
         self._log_key = log_key
         self._retriever = Retriever(reader, overlay, clock)
+        self._supplier = Supplier(reader, overlay, clock)
 
     # ------------------------------------------------------------ search
 
@@ -86,16 +91,28 @@ class QueryService:
         narrowing = narrow(scope, request.filters, self._clock.now())
         token = read_token(request.after, scope.tenant) if request.after is not None else None
         generation = await self._state.current()
-        fresh: bool | None = None
-        if token is not None:
-            fresh = await self._waiter.wait(
-                token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
-            )
-        return await self._in_time(self._search(scope, request, narrowing, generation, fresh))
+        with self._flights.on(generation.name):
+            fresh: bool | None = None
+            if token is not None:
+                fresh = await self._waiter.wait(
+                    token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
+                )
+            return await self._in_time(self._search(scope, request, narrowing, generation, fresh))
+
+    async def shadow(
+        self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation
+    ) -> SearchResponse:
+        """The same search as another person and of any generation, for an operator. Raises as ``search``."""
+        narrowing = narrow(seen_as, request.filters, self._clock.now())
+        with self._flights.on(generation.name):
+            await self._state.current()  # permissions must be known as well as for any search
+            await self._encoders.prepare(generation)
+            return await self._in_time(self._search(seen_as, request, narrowing, generation, None, operator))
 
     async def _search(
-        self, scope: Scope, request: SearchRequest, narrowing: Narrowing, generation: Generation, fresh: bool | None
-    ) -> SearchResponse:
+        self, scope: Scope, request: SearchRequest, narrowing: Narrowing, generation: Generation, fresh: bool | None,
+        operator: Scope | None = None,
+    ) -> SearchResponse:  # fmt: skip
         watch = Stopwatch()
         query_id = str(uuid.uuid4())
         # Taken before the search: what is complete by now is searched, what completes meanwhile may not be.
@@ -104,15 +121,15 @@ class QueryService:
         try:
             closure = await self._closures.resolve(scope)
             watch.lap("closure")
-            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, self._limits(), watch)
+            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, self._limits(request), watch)
         finally:
             if plan.vector is not None:
                 plan.vector.cancel()
-        supplied = await self._retriever.supply(
+        supplied = await self._supplier.supply(
             plan, narrowing, outcome, request.k, lambda: self._closures.resolve(scope)
         )
         now = self._clock.now()
-        hits = tuple(assemble.search_hit(s.ranked, s.record, s.text, now) for s in supplied)
+        hits = tuple(assemble.search_hit(s, now) for s in supplied)
         watch.lap("text")
         response = SearchResponse(
             query_id=query_id,
@@ -127,9 +144,12 @@ class QueryService:
                 admitted=outcome.admitted["admitted"],
             ),
             starved=outcome.starved,
+            judged_at=outcome.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
         )
-        self._record(scope, request, closure, outcome, response)
+        if operator is None:
+            self._measure(outcome, response)
+        self._log(scope, request, closure, outcome, response, operator)
         return response
 
     def _plan(self, request: SearchRequest, scope: Scope, generation: Generation) -> Plan:
@@ -151,7 +171,7 @@ class QueryService:
         self._metrics.observe("headwater_search_stage_seconds", time.perf_counter() - started, stage="embed")
         return vector
 
-    def _limits(self) -> Limits:
+    def _limits(self, request: SearchRequest) -> Limits:
         s = self._settings
         return Limits(
             candidates=s.candidates,
@@ -159,6 +179,7 @@ class QueryService:
             deadline=time.monotonic() + s.deadline_s * 0.8,
             fusion=s.fusion,
             dense_share=s.dense_share,
+            fold=request.duplicates == "fold",
         )
 
     async def _in_time(self, work: Coroutine[Any, Any, SearchResponse]) -> SearchResponse:
@@ -174,9 +195,7 @@ class QueryService:
             return complete
         return {source: complete.get(source) for source in sorted(narrowing.sources)}
 
-    def _record(
-        self, scope: Scope, request: SearchRequest, closure: Closure, outcome: Outcome, response: SearchResponse
-    ) -> None:
+    def _measure(self, outcome: Outcome, response: SearchResponse) -> None:
         for stage, ms in response.timings_ms.items():
             self._metrics.observe("headwater_search_stage_seconds", ms / 1000, stage=stage)
         for reason, count in outcome.refused.items():
@@ -187,6 +206,11 @@ class QueryService:
             self._metrics.count("headwater_repairs_total", outcome.repaired)
         if outcome.starved:
             self._metrics.count("headwater_starved_total")
+
+    def _log(
+        self, scope: Scope, request: SearchRequest, closure: Closure, outcome: Outcome, response: SearchResponse,
+        operator: Scope | None,
+    ) -> None:  # fmt: skip
         querylog.write(
             response.query_id,
             scope,
@@ -205,6 +229,7 @@ class QueryService:
                 "starved": outcome.starved,
                 "fresh": response.fresh,
                 "timings_ms": response.timings_ms,
+                "seen_by_operator": None if operator is None else querylog.scope_reference(operator, self._log_key),
             },
         )
 
@@ -213,6 +238,12 @@ class QueryService:
     async def document(self, scope: Scope, uid: str, offset: int, limit: int) -> DocumentResponse:
         """Sections of a document under the same admission. Raises NotFound, NotReady or StoreUnavailable."""
         generation = await self._state.current()
+        with self._flights.on(generation.name):
+            return await self._document(scope, uid, offset, limit, generation)
+
+    async def _document(
+        self, scope: Scope, uid: str, offset: int, limit: int, generation: Generation
+    ) -> DocumentResponse:
         narrowing = narrow(scope, SearchFilters(), self._clock.now())
         manifest, _ = await self._admitted(scope, uid, generation, narrowing)
         complete = self._freshness.complete_until(scope.tenant).get(manifest.document.source)
@@ -247,7 +278,7 @@ class QueryService:
     async def _admitted(
         self, scope: Scope, uid: str, generation: Generation, narrowing: Narrowing
     ) -> tuple[Manifest, AccessRecord]:
-        if not _is_uuid(uid):
+        if not is_uuid(uid):
             raise NotFound
         manifests, records = await asyncio.gather(
             self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
@@ -272,7 +303,8 @@ class QueryService:
     async def trace(self, scope: Scope, uid: str) -> TraceResponse:
         """Recorded steps of a document that the caller may read. Raises as ``document``."""
         generation = await self._state.current()
-        await self._admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
+        with self._flights.on(generation.name):
+            await self._admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
         rows = await asyncio.to_thread(self._freshness.trace, scope.tenant, uid)
         return TraceResponse(document_uid=uid, steps=tuple(_step(row) for row in rows))
 
@@ -285,7 +317,8 @@ class QueryService:
         return report if closure.principals else report.model_copy(update={"sources": {}})
 
 
-def _is_uuid(text: str) -> bool:
+def is_uuid(text: str) -> bool:
+    """Whether it is spelt as our ids are."""
     try:
         return str(uuid.UUID(text)) == text
     except ValueError:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pipeline.clock import Clock
 from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from query_service.encoders import Encoders
+from query_service.flights import Flights
 from query_service.freshness import Freshness
 from query_service.tail import ACCESS_TOPICS, AccessTail
 from schemas.generation import Generation
@@ -20,6 +22,8 @@ log = logging.getLogger("headwater.query.state")
 
 REFRESH_S = 1.0
 MAX_AGE_S = 2.0
+RELOAD_S = 10.0  # an encoder that did not load is tried again after this time
+_ORDER = ("active", "ready", "standby", "building", "retired")
 
 
 class NotReady(Exception):
@@ -32,11 +36,12 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at the store. ``at`` is ``Clock.elapsed``."""
+    """One look at the store. ``at`` is ``Clock.elapsed``, ``generation`` the active one."""
 
     at: float
     generation: Generation | None
     progress: tuple[Progress, ...]
+    generations: Mapping[str, Generation] = field(default_factory=dict)
 
 
 class ServiceState:
@@ -48,6 +53,7 @@ class ServiceState:
         tail: AccessTail,
         freshness: Freshness,
         encoders: Encoders,
+        flights: Flights,
         clock: Clock,
         metrics: Metrics,
         ready_age_s: float,
@@ -56,19 +62,29 @@ class ServiceState:
         self._tail = tail
         self._freshness = freshness
         self._encoders = encoders
+        self._flights = flights
         self._clock = clock
         self._metrics = metrics
         self._ready_age = ready_age_s
         self._snapshot: Snapshot | None = None
         self._tail_started = False
+        self._loading: asyncio.Task[None] | None = None
+        self._failed: dict[str, float] = {}  # generation -> Clock.elapsed of its last failed load
+        self._listeners: list[Callable[[], None]] = []
 
     async def refresh(self) -> None:
         """Look at the store once and start what waited for it. Raises StoreUnavailable."""
         at = self._clock.elapsed()
         active = await self._reader.active_generation()
-        generations = await self._reader.generations() if active is not None else {}
+        generations = await self._reader.generations()
         progress = await self._reader.progress()
-        self._snapshot = Snapshot(at, generations.get(active) if active is not None else None, tuple(progress))
+        if self._snapshot is not None and self._snapshot.at > at:
+            return  # another look began later and is there already: who has switched does not go back
+        before = self._snapshot
+        generation = generations.get(active) if active is not None else None
+        self._snapshot = Snapshot(at, generation, tuple(progress), generations)
+        if before is None or before.generation != generation:
+            self._changed()
         self._tail.note_progress(progress)
         self._freshness.use_generation(self._snapshot.generation.name if self._snapshot.generation else None)
         if not self._tail_started:
@@ -79,14 +95,75 @@ class ServiceState:
         """One round of the background loop; failures are kept for readiness, never raised."""
         try:
             await self.refresh()
-            generation = self._snapshot.generation if self._snapshot is not None else None
-            if generation is not None:
-                await self._encoders.prepare(generation)
+            self._tend_encoders()
         except HeadwaterError as error:
             log.warning("the state could not be refreshed", extra={"fields": {"error": type(error).__name__}})
         except Exception:
             log.exception("the state could not be refreshed")
         self.publish()
+
+    # ------------------------------------------------------------ generations
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call ``listener()`` in the event loop when another generation is active or an encoder was loaded."""
+        self._listeners.append(listener)
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    @property
+    def active(self) -> str | None:
+        """The generation that new requests begin on."""
+        snapshot = self._snapshot
+        return snapshot.generation.name if snapshot is not None and snapshot.generation is not None else None
+
+    def warm(self) -> tuple[str, ...]:
+        """Generations, not retired ones, that could serve without waiting for their encoder."""
+        return tuple(sorted(g.name for g in self._living() if self._encoders.warm(g)))
+
+    def _living(self) -> list[Generation]:
+        """Generations that serve or may come to serve, the active one first."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            return []
+        found = [g for g in snapshot.generations.values() if g.state != "retired"]
+        return sorted(found, key=lambda g: (g.name != self.active, _ORDER.index(g.state), g.created_at))
+
+    def _tend_encoders(self) -> None:
+        """Release what no request can ask for any more; load what is missing, one at a time, the active one first."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            return
+        living, busy = self._living(), self._flights.counts()
+        self._encoders.keep([*living, *(g for g in snapshot.generations.values() if busy.get(g.name))])
+        for generation in snapshot.generations.values():
+            if generation.dropped_at is not None:
+                self._reader.forget(generation.name)
+        if self._loading is not None and not self._loading.done():
+            return
+        now = self._clock.elapsed()
+        missing = [g for g in living if not self._encoders.warm(g)]
+        due = [g for g in missing if now - self._failed.get(g.name, -RELOAD_S) >= RELOAD_S]
+        if due:
+            self._loading = asyncio.create_task(self._load(due[0]))
+
+    async def _load(self, generation: Generation) -> None:
+        try:
+            await self._encoders.prepare(generation)
+        except Exception as error:  # whatever the encoder's libraries raise: others serve on, and it is tried again
+            self._failed[generation.name] = self._clock.elapsed()
+            fields = {"generation": generation.name, "error": f"{type(error).__name__}: {error}"}
+            log.warning("an encoder could not be loaded", extra={"fields": fields})
+        else:
+            self._failed.pop(generation.name, None)
+            self._changed()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
 
     def publish(self) -> None:
         """Set the gauges of readiness."""

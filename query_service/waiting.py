@@ -10,8 +10,8 @@ from pipeline.ports import IndexReader
 from query_service.admit import admit_document
 from query_service.freshness import Changes
 from query_service.overlay import Overlay
-from query_service.retrieve import ResolveClosure
 from query_service.scope import FieldError, Narrowing
+from query_service.supply import ResolveClosure
 from query_service.tail import ACCESS_TOPICS, AccessTail
 from schemas.documents import AccessRecord, Manifest
 from schemas.tokens import FreshnessToken, TokenDocument

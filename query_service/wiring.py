@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeline.bus.codec import encode
 from pipeline.clock import Clock, SystemClock
 from pipeline.observe import Metrics, metrics
+from pipeline.operate.deletion import Embed, Place, Prover
+from pipeline.ports import Outgoing, Publisher
 from pipeline.settings import Settings
 from query_service.app import Dependencies
+from query_service.deletion import OpenProofs, Proofs
 from query_service.tail import ACCESS_TOPICS, LogTail, Start, TailFactory
+from schemas.instances import InstanceHeartbeat
 from schemas.topics import Topic
 
 
@@ -25,7 +30,44 @@ def dependencies(settings: Settings, clock: Clock | None = None, observed: Metri
         load_encoder=lambda generation: build_encoder(settings, generation, for_queries=True),
         clock=clock,
         metrics=observed if observed is not None else metrics(),
+        open_proofs=proofs_factory(settings, clock),
+        pulse=KafkaPulse(settings),
     )
+
+
+class KafkaPulse:
+    """``heartbeat.Pulse`` on Kafka: the one topic that this process appends to. Connects at the first beat."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._publisher: Publisher | None = None
+
+    def send(self, beat: InstanceHeartbeat) -> None:
+        """See ``Pulse``."""
+        from pipeline.bus.producer import KafkaPublisher
+
+        if self._publisher is None:
+            self._publisher = KafkaPublisher(self._settings, "query")
+        self._publisher.publish([Outgoing(str(Topic.INSTANCES), beat.instance, encode(beat))])
+
+    def close(self) -> None:
+        """See ``Pulse``."""
+        if self._publisher is not None:
+            self._publisher.close()
+
+
+def proofs_factory(settings: Settings, clock: Clock) -> OpenProofs:
+    """Proofs of deletions over a store that is opened with the read-only key, where there is one."""
+
+    def open_proofs(embed: Embed, caches: Place) -> Proofs:
+        from pipeline.index.store import WeaviateStore
+
+        key = settings.weaviate.read_api_key or settings.weaviate.api_key
+        reading = settings.model_copy(update={"weaviate": settings.weaviate.model_copy(update={"api_key": key})})
+        store = WeaviateStore(reading)
+        return Proofs(Prover(reading, store, clock=clock, embed=embed, more=(caches,)), store.close)
+
+    return open_proofs
 
 
 def located(settings: Settings) -> Settings:

@@ -7,7 +7,7 @@ means closed: an empty or unreadable rule is ``nobody``, never everybody (invari
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated
 from urllib.parse import quote
@@ -18,6 +18,9 @@ from schemas.base import MAX_SAFE_INTEGER, ClosedModel, Micros, name_fault
 
 EVERYONE = "everyone"
 NOBODY = "nobody"
+# Parents of ``everyone`` by which an operator closes a tenant; no container can be named so.
+SUSPENDED = "audience:headwater/#suspended"
+ERASING = "audience:headwater/#erasing"
 _PREFIXES = ("user:", "group:", "audience:")
 _LONGEST_CONTAINER = 600
 
@@ -38,6 +41,25 @@ def _principal(value: str) -> str:
 
 
 Principal = Annotated[str, StringConstraints(min_length=1, max_length=1024), AfterValidator(_principal)]
+
+
+def _no_ends(ends: dict[str, int]) -> bool:
+    return not ends
+
+
+Ends = Annotated[
+    dict[Principal, Micros],
+    Field(
+        exclude_if=_no_ends,  # so that a payload without ends is as it was before there were any
+        description="By parent: the moment from which on the membership does not count. Absent: for ever.",
+    ),
+]
+
+
+def check_ends(parents: Collection[str], until: Mapping[str, int]) -> None:
+    """Raises ValueError for the end of a membership that there is not."""
+    if any(parent not in parents for parent in until):
+        raise ValueError("'until' names a principal that is not among 'parents'")
 
 
 def _contained(kind: str, source: str, name: str, mark: str) -> str:

@@ -23,7 +23,9 @@ class SearchFilters(ClosedModel):
 
     sources: Sources | None = Field(default=None, description="Source instances, any of.")
     kinds: Names | None = Field(default=None, description="Kinds of document (page, issue, …), any of.")
-    content_types: Names | None = Field(default=None, description="Media types without parameters, any of.")
+    content_types: Names | None = Field(
+        default=None, description="Media types that documents were read as, without parameters, any of."
+    )
     languages: Names | None = Field(default=None, description="Language tags as the source gives them, any of.")
     products: Names | None = Field(default=None, description="Products, any of, within those of the token.")
     updated_after: Micros | None = Field(default=None, description="Last update at the source, inclusive.")
@@ -53,6 +55,9 @@ class SearchRequest(ClosedModel):
     query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY)]
     k: int = Field(default=10, ge=1, le=100, description="Hits wanted.")
     mode: Mode = "hybrid"
+    duplicates: Literal["fold", "keep"] = Field(
+        default="fold", description="Copies of a passage stand under the best of them (also), or each as its own hit."
+    )
     filters: SearchFilters = SearchFilters()
     after: str | None = Field(
         default=None,
@@ -122,10 +127,26 @@ class DocumentFacts(ClosedModel):
     effective_from: Micros | None
     effective_until: Micros | None
     updated_at: Micros | None = Field(description="Last update at the source.")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="What extraction doubts of the document: a guessed charset, poorly read scans."
+    )
     tier: Tier
     deleted: bool = Field(default=False, description="Deleted documents are never served, so always false.")
     access: AccessSummary
     age_s: float = Field(ge=0, description="Seconds since the last update at the source, else since it was observed.")
+
+
+class AlsoIn(ClosedModel):
+    """Another document that the caller may read and that holds the same passage, or nearly."""
+
+    document_uid: str
+    document_id: str
+    source: str
+    kind: str
+    title: str
+    url: str | None
+    path: str | None = None
+    chunk_id: str
 
 
 class SearchHit(DocumentFacts):
@@ -137,6 +158,16 @@ class SearchHit(DocumentFacts):
     chunk_total: int = Field(ge=1)
     heading_path: tuple[str, ...]
     text: str
+    page: int | None = Field(default=None, description="Page or slide on which it begins.")
+    start: int | None = Field(
+        default=None,
+        description="Offset of the passage's own text in the source, in Unicode code points: decode the source, drop a "
+        "byte order mark, make line ends LF (CRLF and CR), count from 0. Overlap, a repeated table header and headings "
+        "that open text are not in the range. Null where unknown.",
+    )
+    end: int | None = Field(default=None, description="End of its own text, exclusive, counted as start is.")
+    summary: bool = Field(default=False, description="The passage sums its document up.")
+    also: tuple[AlsoIn, ...] = ()
     scores: Scores
 
 
@@ -163,6 +194,9 @@ class SearchResponse(ClosedModel):
     fresh: bool | None = Field(description="Whether the write named by 'after' is in the answer; null without 'after'.")
     counts: SearchCounts
     starved: bool = Field(description="More may exist than could be looked through in time.")
+    judged_at: Micros = Field(
+        description="The last check of permissions began then: nothing revoked before that moment is in the answer."
+    )
     timings_ms: dict[str, float]
 
 

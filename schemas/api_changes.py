@@ -11,12 +11,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, TypeAdapter, model_validator
 
-from schemas.access import AccessRule, Clause, Grant, Principal
+from schemas.access import AccessRule, Clause, Ends, Grant, Principal, check_ends
 from schemas.api import Problem
 from schemas.base import ClosedModel, Micros, Version
 from schemas.events import Priority
 from schemas.keys import DocumentRef, KeyPart, SourceName, TenantName
 
+EARLIEST_END = 10**14
+"""Ends of memberships that are earlier were meant in seconds or milliseconds."""
 MAX_CHANGES = 1000
 """Changes of one request."""
 
@@ -166,6 +168,7 @@ class MembershipChange(ClosedModel):
     source: SourceName | None = None
     principal: Principal
     parents: Annotated[tuple[Principal, ...], Field(max_length=10_000)] = ()
+    until: Ends = Field(default_factory=dict)
     removed: bool = Field(default=False, description="The principal has ended; it must then have no parents.")
 
     @model_validator(mode="after")
@@ -174,6 +177,10 @@ class MembershipChange(ClosedModel):
             raise ValueError("'nobody' has no members and is no member")
         if self.removed and self.parents:
             raise ValueError("a removed principal has no parents")
+        for parent, end in self.until.items():
+            if end < EARLIEST_END:
+                raise ValueError(f"'until' of {parent} is not in microseconds since 1970: {end} lies before 1974")
+        check_ends(self.parents, self.until)
         return self
 
 

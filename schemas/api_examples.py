@@ -66,6 +66,7 @@ SEARCH_RESPONSE: Example = {
     "fresh": None,
     "counts": {"dense": 50, "sparse": 18, "exact": 0, "admitted": 57},
     "starved": False,
+    "judged_at": _UNTIL,
     "timings_ms": {"closure": 0.1, "search": 14.2, "admit": 5.1, "fuse": 6.0, "text": 3.4, "total": 28.8},
 }
 DOCUMENT_RESPONSE: Example = {
@@ -130,3 +131,40 @@ PROBLEM: Example = {
     "errors": [{"field": "k", "problem": "Input should be less than or equal to 100"}],
 }
 HEALTH_RESPONSE: Example = {"ok": False, "reasons": ["the encoder is not loaded yet"]}
+
+DELETION_RESPONSE: Example = {
+    "document_uid": _UID,
+    "document_id": "sales/refunds.md",
+    "source": "wiki",
+    "kind": "page",
+    "tenant": "acme",
+    "deleted_at": _UPDATED,
+    "hidden_at": 1_767_139_200_009_000,
+    "version": _UPDATED,
+    "checked_at": _UNTIL,
+    "standing": "bounded",
+    "clean_by": 1_767_247_200_000_000,
+    "tombstone_until": 1_774_915_200_000_000,
+    "places": [
+        {
+            "place": "minilm/hot",
+            "method": "by id, by keyword and by vector",
+            "found": 0,
+            "clean": True,
+            "checked_at": _UNTIL,
+            "empties_itself": False,
+            "clean_by": None,
+            "note": None,
+        },
+        {
+            "place": "log/content",
+            "method": "events of the document that still carry a body",
+            "found": 1,
+            "clean": False,
+            "checked_at": _UNTIL,
+            "empties_itself": True,
+            "clean_by": 1_767_247_200_000_000,
+            "note": "compaction removes them",
+        },
+    ],
+}

@@ -27,6 +27,13 @@ def breaks(written: Schema, read: Schema, *, unknown_ignored: bool = False) -> l
     return list(_Comparison(written, read, unknown_ignored).compare(written, read, "$", frozenset()))
 
 
+def _same(written: object, read: object) -> bool:
+    """Whether a default still means the same: fields of its own may have joined it, which have defaults themselves."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        return all(name in read and _same(value, read[name]) for name, value in written.items())
+    return written == read
+
+
 class _Comparison:
     def __init__(self, written: Schema, read: Schema, unknown_ignored: bool) -> None:
         self._written, self._read, self._unknown_ignored = written, read, unknown_ignored
@@ -36,7 +43,7 @@ class _Comparison:
         if pair[0] and pair in seen:
             return  # a recursive model: this pair is being compared already
         seen = seen | {pair} if pair[0] else seen
-        if written.get("default", _ABSENT) != read.get("default", _ABSENT) and "default" in written:
+        if "default" in written and not _same(written["default"], read.get("default", _ABSENT)):
             yield f"{path}: the default changed, so that an absent field means something else"
         written, read = _resolve(written, self._written), _resolve(read, self._read)
         for alternative in _alternatives(written, self._written):

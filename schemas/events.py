@@ -6,12 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
-from schemas.access import NOBODY, AccessRule, Principal
+from schemas.access import NOBODY, AccessRule, Ends, Principal, check_ends
 from schemas.base import ClosedModel, EventVersion, Micros, OpenModel, Version
+from schemas.generation import VerificationSummary
 from schemas.keys import DocumentRef, SourceName, TenantName
 
 Priority = Literal["live", "bulk"]
 SCHEMA_VERSION = 1
+REQUESTS_STREAM = "requests"
+"""The stream of a source's cursor that tells which requests are answered: not a look at the source."""
 
 
 class InlineBody(OpenModel):
@@ -149,6 +152,7 @@ class MembershipSet(ClosedModel):
     tenant: TenantName
     principal: Principal
     parents: tuple[Principal, ...] = ()
+    until: Ends = Field(default_factory=dict)
     removed: StrictBool = False
     version: EventVersion
     observed_at: Micros
@@ -160,7 +164,17 @@ class MembershipSet(ClosedModel):
             raise ValueError("'nobody' is a marker in rules: it has no parents and is nobody's parent")
         if self.removed and self.parents:
             raise ValueError("a removed principal has no parents")
+        check_ends(self.parents, self.until)
         return self
+
+
+class Quarantine(ClosedModel):
+    """Why a document is hidden until it is seen again, and by which look. It is kept while an undo overrules it."""
+
+    since: Micros
+    by: str = Field(max_length=255, description="The request_id of the listing, or the owner's name of its own walk.")
+    absent: StrictBool = Field(default=False, description="A listing lacked it; else it is there but unreadable.")
+    overruled: StrictBool = Field(default=False, description="An undo made it visible although it is still so.")
 
 
 class DocumentState(ClosedModel):
@@ -178,6 +192,7 @@ class DocumentState(ClosedModel):
     access_hash: str | None = None
     rule: AccessRule | None = Field(default=None, description="The last rule: is the next one narrower?")
     holds: tuple[str, ...] = Field(default=(), description="Holds that this owner laid on and has not lifted.")
+    quarantine: Quarantine | None = None
     body_path: str | None = Field(default=None, description="Claim check of the newest body.")
     path: str | None = None
     revision: str | None = None
@@ -200,10 +215,16 @@ class SourceCursor(ClosedModel):
 
 
 class SourceRequest(ClosedModel):
-    """Asks a source's owner for work: a full listing, one document read again, or an undone hold."""
+    """Asks a source's owner for work; answered with a receipt of lane ``source`` that carries counts.
+
+    ``listing`` compares everything (``repair`` False only counts), ``document`` reads one again, ``backfill`` appends
+    again what was updated in a window, changed or not, ``lift_hold`` undoes a hold, ``undo`` lifts every hold that the
+    listing with id ``of_request`` laid on, ``notify`` tells that something happened at the source, to ``document`` if
+    one is named.
+    """
 
     schema_version: Literal[1] = 1
-    type: Literal["listing", "document", "lift_hold"]
+    type: Literal["listing", "document", "backfill", "lift_hold", "undo", "notify", "pause", "resume", "reset"]
     tenant: TenantName
     source: SourceName
     document: DocumentRef | None = None
@@ -211,19 +232,31 @@ class SourceRequest(ClosedModel):
     confirm_deletions: StrictBool = Field(
         default=False, description="Of a listing: delete what is missing even where that is suspiciously much."
     )
+    repair: StrictBool = Field(default=True, description="Of a listing: False counts differences and changes nothing.")
+    updated_from: Micros | None = Field(default=None, description="Of a backfill: first moment of its window.")
+    updated_until: Micros | None = Field(default=None, description="Of a backfill: first moment after its window.")
+    of_request: str | None = Field(default=None, max_length=255, description="Of an undo: the listing's request_id.")
     request_id: str
     requested_at: Micros
     requested_by: str | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> SourceRequest:
-        if self.type != "listing" and self.document is None:
+        if self.type in ("document", "lift_hold") and self.document is None:
             raise ValueError(f"a '{self.type}' request names its document")
+        if (self.type == "undo") != (self.of_request is not None):
+            raise ValueError("'of_request' is given with 'undo' and only there")
+        if self.type != "backfill" and (self.updated_from, self.updated_until) != (None, None):
+            raise ValueError("'updated_from' and 'updated_until' are given with 'backfill' only")
         if (self.type == "lift_hold") != (self.hold is not None):
             raise ValueError("'hold' is given with 'lift_hold' and only there")
         if self.document is not None and (self.document.tenant, self.document.source) != (self.tenant, self.source):
             raise ValueError("the document belongs to another tenant or source than the request")
         return self
+
+
+ACCESS_ONLY = "-access"
+"""``MaintenanceCommand.generation`` of a recheck for the access lane alone; no generation's name has a '-'."""
 
 
 class MaintenanceCommand(ClosedModel):
@@ -239,11 +272,17 @@ class MaintenanceCommand(ClosedModel):
     generation: str | None = Field(default=None, description="None means every generation.")
     offset: int | None = Field(default=None, ge=0, description="Content offset to process again.")
     tier: Literal["hot", "cold"] | None = None
+    chunk_ids: tuple[str, ...] = Field(
+        default=(), max_length=5000, description="Of a recheck: chunks that stand by a walk; no filter may meet them."
+    )
+    section_ids: tuple[str, ...] = Field(default=(), max_length=5000, description="The same of sections.")
     requested_at: Micros
     priority: Priority = "bulk"
 
     @model_validator(mode="after")
     def _complete(self) -> MaintenanceCommand:
+        if self.type != "recheck" and (self.chunk_ids or self.section_ids):
+            raise ValueError("'chunk_ids' and 'section_ids' are given with 'recheck' and only there")
         if (self.type == "move") != (self.tier is not None):
             raise ValueError("'tier' is given with 'move' and only there")
         if self.type == "reprocess" and self.offset is None:
@@ -252,12 +291,24 @@ class MaintenanceCommand(ClosedModel):
 
 
 class ControlCommand(ClosedModel):
-    """Asks the control consumer for a transition of a generation; answered with a receipt."""
+    """Asks the control consumer for a transition of a generation; answered with a receipt.
+
+    ``create`` makes collections and group (state building), ``ready`` says that the build has reached the log's end,
+    ``report`` stores a verification, ``activate`` and ``rollback`` switch, ``retire`` stops the group, ``drop`` removes
+    a retired generation's collections once the retention time is over.
+    """
 
     schema_version: Literal[1] = 1
-    type: Literal["create", "activate", "retire"]
+    type: Literal["create", "ready", "report", "activate", "rollback", "retire", "drop"]
     generation: str = Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")
     declaration: dict[str, object] | None = None
+    report: VerificationSummary | None = None
+    expected_active: str | None = Field(
+        default=None, description="The active generation that the sender saw: refused where another is active by then."
+    )
+    override: str | None = Field(
+        default=None, max_length=500, description="Reason for going on without a report, or past the retention time."
+    )
     request_id: str
     requested_at: Micros
     requested_by: str | None = None

@@ -27,7 +27,10 @@ from schemas.api import (
     TraceResponse,
 )
 from schemas.api_changes import CHANGES, ChangesProblem, ChangesReply
+from schemas.api_operator import OperatorSearch
+from schemas.cloudevents import CloudEvent, EventResult, EventsReply
 from schemas.compat import breaks
+from schemas.deletion import DeletionResponse
 from schemas.documents import AccessRecord, Manifest, PrincipalRecord
 from schemas.events import (
     ACCESS_EVENT,
@@ -40,9 +43,11 @@ from schemas.events import (
     SourceRequest,
 )
 from schemas.generation import Generation
+from schemas.instances import InstanceHeartbeat
 from schemas.receipts import DeadLetter, Progress, Receipt
 from schemas.tokens import FreshnessToken
 from schemas.topics import Topic
+from schemas.verification import VerificationReport
 
 ROOT = Path(__file__).parent / "json"
 FROZEN = "v1"
@@ -59,6 +64,7 @@ PAYLOADS: dict[Topic, TypeAdapter[Any]] = {
     Topic.CONTROL: TypeAdapter(ControlCommand),
     Topic.RECEIPTS: TypeAdapter(Receipt),
     Topic.DEAD_LETTER: TypeAdapter(DeadLetter),
+    Topic.INSTANCES: TypeAdapter(InstanceHeartbeat),
 }
 RECORDS: dict[str, TypeAdapter[Any]] = {
     "access-record": TypeAdapter(AccessRecord),
@@ -67,14 +73,20 @@ RECORDS: dict[str, TypeAdapter[Any]] = {
     "manifest": TypeAdapter(Manifest),
     "principal-record": TypeAdapter(PrincipalRecord),
     "progress": TypeAdapter(Progress),
+    "verification-report": TypeAdapter(VerificationReport),
 }
 REQUESTS: dict[str, TypeAdapter[Any]] = {
     "changes-request": CHANGES,
+    "event-request": TypeAdapter(CloudEvent),
+    "operator-search-request": TypeAdapter(OperatorSearch),
     "search-request": TypeAdapter(SearchRequest),
 }
 RESPONSES: dict[str, TypeAdapter[Any]] = {
     "changes-response": TypeAdapter(ChangesReply),
+    "deletion-response": TypeAdapter(DeletionResponse),
     "document-response": TypeAdapter(DocumentResponse),
+    "event-response": TypeAdapter(EventResult),
+    "events-response": TypeAdapter(EventsReply),
     "freshness-response": TypeAdapter(FreshnessResponse),
     "changes-problem": TypeAdapter(ChangesProblem),
     "health-response": TypeAdapter(HealthResponse),

@@ -9,7 +9,7 @@ from pydantic import Field
 from schemas.base import Micros, OpenModel, Version
 from schemas.keys import DocumentRef
 
-Lane = Literal["access", "membership", "index", "control"]
+Lane = Literal["access", "membership", "index", "control", "source"]
 Outcome = Literal[
     "indexed", "unchanged", "superseded", "deleted", "refreshed", "moved", "rechecked", "applied", "closed",
     "body_gone", "dead_letter", "parked", "refused", "done",
@@ -61,6 +61,9 @@ class Receipt(OpenModel):
     reason: str | None = None
     request_id: str | None = None
     coordinates: Coordinates | None = None
+    details: dict[str, object] | None = Field(
+        default=None, description="Of an answered request: counts and other facts, by name."
+    )
 
 
 class Progress(OpenModel):
@@ -79,7 +82,11 @@ class Progress(OpenModel):
 
 
 class DeadLetter(OpenModel):
-    """Coordinates of what could not be processed: never a body."""
+    """Coordinates of what could not be processed: never a body.
+
+    A later record with the same key, lane, generation and coordinates says what became of it: it failed again, or it
+    is ``settled``.
+    """
 
     schema_version: Literal[1] = 1
     coordinates: Coordinates
@@ -94,3 +101,9 @@ class DeadLetter(OpenModel):
     attempts: int = Field(ge=1)
     parked: bool = False
     failed_at: Micros
+    settled: Literal["replayed", "discarded"] | None = Field(
+        default=None, description="What an operator did with it; it counts no longer."
+    )
+    settled_at: Micros | None = None
+    settled_by: str | None = None
+    settled_reason: str | None = None

@@ -18,6 +18,7 @@ class Topic(StrEnum):
     CONTROL = "control"
     RECEIPTS = "receipts"
     DEAD_LETTER = "dead-letter"
+    INSTANCES = "instances"
 
     def physical(self, namespace: str) -> str:
         """Name on the broker."""
@@ -45,4 +46,5 @@ TOPICS: tuple[TopicSpec, ...] = (
     TopicSpec(Topic.CONTROL, False, False, 365, "transitions of generations"),
     TopicSpec(Topic.RECEIPTS, False, True, 30, "what became of each event"),
     TopicSpec(Topic.DEAD_LETTER, False, True, 30, "coordinates of what could not be processed"),
+    TopicSpec(Topic.INSTANCES, False, False, 1, "heartbeats of query services: encoders warm, requests in flight"),
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +19,27 @@ from infra.launcher import Services
 from pipeline.settings import Settings
 
 TESTS = Path(__file__).parent
-# As many examples as always, but no clock of their own on a busy machine.
+# As many examples as always, but no clock of their own on a busy machine. In CI the same tree gives the same verdict;
+# elsewhere each run looks at other examples.
 hypothesis.settings.register_profile(
-    "headwater", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+    "headwater", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)  # fmt: skip
 hypothesis.settings.load_profile("headwater")
 KINDS = ("unit", "contract", "integration", "e2e", "faults", "browser")
 SHARED_DATA = TESTS.parent.parent / "shared" / "data"
+
+
+def pytest_configure() -> None:
+    """A shell ignores interrupts for what it starts in the background, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage need not go through thousands of test items: it would count in measured times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

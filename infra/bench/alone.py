@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure; the exit status."""
     from pipeline.bootstrap import build_encoder, build_flow
     from pipeline.clock import SystemClock
+    from pipeline.extract import BlockExtractor
     from pipeline.index.store import WeaviateStore
     from pipeline.settings import load
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = load()
     store = WeaviateStore(settings)
     generation = store.read_generations()[name]
-    flow = build_flow(settings, generation, store, SystemClock())
+    flow = build_flow(settings, generation, store, SystemClock(), BlockExtractor())
     texts = texts_of(Path(path).read_text(encoding="utf-8").splitlines(), flow.extractor, flow.chunker)
     store.close()
     encoder = build_encoder(settings, generation)
@@ -54,9 +55,8 @@ def texts_of(lines: Sequence[str], extractor: Extractor, chunker: Chunker) -> li
             title=page["title"], content_type=page["content_type"], body=InlineBody(text=""), observed_at=0,
         )  # fmt: skip
         extracted = extractor.extract(page["text"].encode(), page["content_type"])
-        chunked = chunker.chunk(
-            event.document, extracted, title=page["title"], facets=facets_of(event, extracted.language)
-        )
+        facets = facets_of(event, extracted.media_type, extracted.language)
+        chunked = chunker.chunk(event.document, extracted, title=page["title"], facets=facets)
         found += {chunk.embed_hash: chunk.embed_text for chunk in chunked.chunks}.values()
     return found
 

@@ -118,9 +118,10 @@ def embedded(session: Session, world: World, generation: Generation) -> tuple[li
 
 def _embed(session: Session, world: World, generation: Generation, encoder: str) -> tuple[list[str], synthetic.Matrix]:
     from pipeline.bootstrap import build_flow
+    from pipeline.extract import BlockExtractor
 
     session.report.step("passages", "cutting")
-    flow = build_flow(world.settings, generation, world.store, SystemClock())
+    flow = build_flow(world.settings, generation, world.store, SystemClock(), BlockExtractor())
     lines = [json.dumps(asdict(page)) for page in pages.documents(min(PAGES, session.sizes.passages))]
     found = sorted(set(texts_of(lines, flow.extractor, flow.chunker)))
     random.Random(47).shuffle(found)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import httpx
 
-from infra.asking import address
 from infra.bench import pages
 from infra.bench.feeding import Feeder
 from infra.bench.ingest import observed
@@ -127,7 +126,7 @@ def _query_p95(world: World) -> float | None:
     pool = pages.sentences(page.text for page in pages.wiki_pages(pages.WIKI))
     taken: list[float] = []
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=address(world.settings), headers=headers, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=world.settings.query.address, headers=headers, timeout=30, trust_env=False) as client:
         end = time.monotonic() + 60
         while client.get("/readyz").status_code != 200 and time.monotonic() < end:
             time.sleep(0.2)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.bench import history, ingest, lag, memory, recall, search
+from infra.bench import history, ingest, lag, memory, recall, search, tier_split
+from infra.bench.migration.run import migration
 from infra.bench.report import Result
 from infra.bench.session import Session
 from infra.errors import InfraError
@@ -38,6 +39,10 @@ BENCHES: tuple[Bench, ...] = (
     Bench("search_under_backfill", search.search_under_backfill, "D1", "the same while a backfill writes"),
     Bench("search_100k", search.search_100k, "D1", "retrieval over 100,000 chunks"),
     Bench("search_recall", recall.search_recall, "D1", "recall@10 of each tier, by ef", extra=True),
+    Bench("tier_split", tier_split.tier_split, "A9", "nDCG@10 at any split between hot and cold", extra=True),
+    Bench(
+        "migration", migration, "A10", "an encoder replaced under changes and queries, each answer judged", extra=True
+    ),
     Bench("memory", memory.memory, "D7", "memory, ingest and searches up to 100,000 documents", extra=True),
 )
 

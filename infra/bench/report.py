@@ -21,9 +21,12 @@ class Result:
     ratio: float | None = None
     ok: bool | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
+    whole: Mapping[str, object] | None = None  # the line, of a benchmark whose line has a form of its own
 
     def line(self, load1: float) -> dict[str, object]:
         """The line as it is printed; ``load1`` is the load average when the benchmark began."""
+        if self.whole is not None:
+            return dict(self.whole)
         said: dict[str, object] = {
             "bench": self.bench,
             "value": rounded(self.value),

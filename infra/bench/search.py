@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from infra.asking import address
 from infra.bench import pages
 from infra.bench.corpora import Prepared, prepare, spoil
 from infra.bench.ingest import observed
@@ -142,7 +141,7 @@ def through_http(
     """``count`` searches for each number of clients and principals, by people with tokens of their own."""
     questions, table = Questions(corpus, first), Table()
     tokens = {scope: issue(world.settings, person(scope), TENANT, 3600)[0] for scope in scopes}
-    base = address(world.settings)
+    base = world.settings.query.address
     for scope in scopes:  # connections, closures and statistics before anything counts
         _ask(base, tokens[scope], questions, min(WARM_UP, count), Asked())
     for number in clients:

@@ -230,7 +230,7 @@ def content_of(made: Made, version: int) -> ContentUpserted:
 
 def chunk_ids(made: Made) -> list[str]:
     """Ids of a document's chunks, in the order of its texts."""
-    facets = facets_of(content_of(made, 1), LANGUAGE)
+    facets = facets_of(content_of(made, 1), CONTENT_TYPE, LANGUAGE)
     return [chunk_id(made.document, text, facets) for text in made.texts]
 
 

@@ -23,10 +23,14 @@ class Sizes:
     queries: int = 150  # by number of principals and number of clients
     recall_queries: int = 100
     backfill_documents: int = 400
+    split_questions: int = 300  # of each set, at most
+    split_articles: int = 600
     events: int = 1_100  # of the handbook, at most
     memory_first: int = 1_000
     memory_middle: int = 20_000
     memory_last: int = 100_000
+    migration_documents: int = 200
+    migration_soak_s: float = 30.0  # under traffic, between two steps
 
 
 FULL = Sizes()
@@ -45,8 +49,12 @@ QUICK = Sizes(
     queries=4,
     recall_queries=4,
     backfill_documents=8,
+    split_questions=6,
+    split_articles=12,
     events=25,
     memory_first=50,
     memory_middle=100,
     memory_last=200,
+    migration_documents=24,
+    migration_soak_s=4.0,
 )

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,9 +47,10 @@ class World:
         *,
         namespace: str | None = None,
         idle: Sequence[str] = (),
+        sources: Sequence[Mapping[str, object]] | None = None,
     ) -> None:
-        """``namespace`` given: it is kept with all that it holds. ``idle`` processes wait for ``start``. Starts nothing
-        yet."""
+        """``namespace`` given: it is kept with all that it holds. ``idle`` processes wait for ``start``. ``sources``
+        stand in the place of the folder ``wiki``. Starts nothing yet."""
         self.endpoints = endpoints
         self.folder = folder.absolute()
         self.wiki = self.folder / "wiki"
@@ -57,7 +58,7 @@ class World:
         self.namespace = namespace or f"bench-{secrets.token_hex(4)}"
         self._table = tuple(spec for spec in TABLE if spec.name in processes)
         self._first = tuple(spec for spec in self._table if spec.name not in idle)
-        self._variables = self._own_variables("owner" in processes)
+        self._variables = self._own_variables("owner" in processes, sources)
         with environment(self._variables):
             self.settings = endpoints.apply(config.load())
         self.supervisor = Supervisor(self.settings, self._table)
@@ -66,9 +67,10 @@ class World:
         self._gateway: Gateway | None = None
         self._feeders: dict[tuple[str, str], Feeder] = {}
 
-    def _own_variables(self, watched: bool) -> dict[str, str]:
+    def _own_variables(self, watched: bool, sources: Sequence[Mapping[str, object]] | None) -> dict[str, str]:
         chosen = ports.choose({"query": 1, "gateway": 1}, {})
-        source = {"name": FOLDER_SOURCE, "tenant": FOLDER_TENANT, "type": "folder", "path": str(self.wiki)}
+        wiki = {"name": FOLDER_SOURCE, "tenant": FOLDER_TENANT, "type": "folder", "path": str(self.wiki)}
+        given = [wiki] if sources is None else list(sources)
         return {
             "HEADWATER_NAMESPACE": self.namespace,
             "HEADWATER_STATE_DIR": str(self.folder),
@@ -79,7 +81,7 @@ class World:
             "HEADWATER_GATEWAY__PORT": str(chosen["gateway"]),
             "HEADWATER_BODIES__STORE": f"file://{self.folder / 'bodies'}",
             "HEADWATER_CANARY__ENABLED": "false",
-            "HEADWATER_SOURCES": json.dumps([source] if watched else []),
+            "HEADWATER_SOURCES": json.dumps(given if watched else []),
         }
 
     # ------------------------------------------------------------ life
@@ -118,8 +120,10 @@ class World:
         self.supervisor.managed(name).stop()
 
     def process(self, name: str) -> psutil.Process:
-        """One of the processes. Raises InfraError where it does not run."""
+        """One of the processes; of the index fleet its oldest consumer. Raises InfraError where it does not run."""
         found = self.supervisor.managed(name).process()
+        if found is not None and name == "index":
+            found = min(found.children(), key=lambda child: child.create_time(), default=None)
         if found is None:
             raise InfraError(f"The process {name} of the benchmark does not run.", self._see(name))
         return found
@@ -158,10 +162,14 @@ class World:
     def gateway(self) -> Gateway:
         """The change gateway."""
         if self._gateway is None:
-            given = self.settings.gateway.secret
-            secret = given.get_secret_value() if given else Store(self.folder).secrets().gateway
-            self._gateway = Gateway(f"http://{ports.LOOPBACK}:{self.settings.gateway.port}", secret)
+            self._gateway = self.new_gateway()
         return self._gateway
+
+    def new_gateway(self) -> Gateway:
+        """Another client of it, for a thread of its own; the caller closes it."""
+        given = self.settings.gateway.secret
+        secret = given.get_secret_value() if given else Store(self.folder).secrets().gateway
+        return Gateway(f"http://{ports.LOOPBACK}:{self.settings.gateway.port}", secret)
 
     def feeder(self, tenant: str, source: str) -> Feeder:
         """The owner of a source, in this process."""

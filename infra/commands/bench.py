@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.commands.output import progress_console
+from infra.commands import bench_quality
+from infra.commands.output import emit_json, progress_console
 from infra.files import exclusive
 from infra.launcher import Services
 from infra.progress import Lines, Quiet, Reporter
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from infra.bench.sizes import Sizes
 
 FOLDER = "bench"
+_QUALITY = "Of quality"
 
 
 def register(app: typer.Typer) -> None:
@@ -39,16 +41,41 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: shows that it works.")] = False,
     long: Annotated[bool, typer.Option("--long", help="The long ones too.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit status 1 also where a target is missed.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object instead of tables.", rich_help_panel=_QUALITY)
+    ] = False,
+    baseline_python: Annotated[
+        Path | None,
+        typer.Option(help="A Python that has unstructured; this one by default.", rich_help_panel=_QUALITY),
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw an SVG there.", rich_help_panel=_QUALITY)] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Show an earlier run's JSON.", rich_help_panel=_QUALITY)
+    ] = None,
 ) -> None:
-    """Measure, each benchmark in a namespace of its own. Exit status 1 where one could not be measured."""
+    """Measure, each benchmark in a namespace of its own. Exit status 1 where one could not be measured.
+
+    ``bench quality`` compares extraction and chunking and needs no services; it runs alone.
+    """
     from infra.bench.registry import BENCHES, chosen
     from infra.bench.sizes import FULL, QUICK
+    from infra.errors import InfraError
 
     if listed:
         for one in BENCHES:
             mark = " (long)" if one.extra else ""
             typer.echo(f"{one.name:<24} {one.requirement:<4} {one.summary}{mark}")
+        typer.echo(f"{bench_quality.NAME:<24} {'A2':<4} fidelity of extraction, retrieval by strategy (alone)")
         return
+    if names == [bench_quality.NAME]:
+        bench_quality.quality(
+            baseline_python=baseline_python, as_json=json, quiet=json_only, quick=quick, picture=picture, source=source
+        )
+        return
+    if names and bench_quality.NAME in names:
+        raise InfraError("quality needs no services and runs alone.", f"headwater bench {bench_quality.NAME}")
+    if json or baseline_python or picture or source:
+        raise InfraError("--json, --baseline-python, --picture and --from are options of quality.", "Name it.")
     wanted = chosen(names or [], long=long)
     report: Reporter = Quiet() if json_only else Lines(progress_console())
     results = measure(config.load(), wanted, QUICK if quick else FULL, report)
@@ -98,5 +125,5 @@ def _run(one: Bench, made: Session) -> list[Result]:
 
 def say(result: Result, load1: float) -> None:
     """Print one line."""
-    sys.stdout.write(json.dumps(result.line(load1), ensure_ascii=False) + "\n")
+    emit_json(result.line(load1))
     sys.stdout.flush()

@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -13,8 +14,12 @@ import typer
 from infra.commands.output import JsonFlag, console, emit_json, table
 from pipeline import settings as config
 from pipeline.settings import Settings
+from pipeline.settings_sources import AnySource, FolderSettings, GitSettings, MediaWikiSettings, OutboxSettings
 
 SECRET_BYTES = 32  # of HS256; a shorter key can be guessed offline from one token
+
+
+HOOK_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(json: JsonFlag = False) -> None:
-    """Read the settings, say what will not work, print the values in force (secrets masked) and where each is set."""
+    """Read the settings, say what will not work; else print the values in force, secrets masked, and their origin."""
     settings = config.load()
     findings = list(problems(settings))
     values = settings.model_dump(mode="json")
@@ -51,8 +56,9 @@ def check(json: JsonFlag = False) -> None:
 def problems(settings: Settings) -> Iterator[Finding]:
     """What the types cannot say."""
     for index, source in enumerate(settings.sources):
-        if not source.path.is_dir():
-            yield Finding(f"sources.{index}.path", f"{source.path} is no folder", "Name an existing folder.")
+        yield from _source(settings, f"sources.{index}", source)
+    yield from _shared(settings)
+    yield from _people(settings)
     for field, secret in (("auth.jwt_secret", settings.auth.jwt_secret), ("gateway.secret", settings.gateway.secret)):
         if secret is not None and len(secret.get_secret_value().encode()) < SECRET_BYTES:
             yield Finding(field, f"shorter than {SECRET_BYTES} bytes", "Use a longer one: openssl rand -base64 48.")
@@ -68,6 +74,65 @@ def problems(settings: Settings) -> Iterator[Finding]:
         )
     if settings.encoder.weights is not None and not settings.encoder.weights.is_dir():
         yield Finding("encoder.weights", f"{settings.encoder.weights} is no folder", "Name the folder of the model.")
+
+
+def _source(settings: Settings, field: str, source: AnySource) -> Iterator[Finding]:
+    """One source by itself."""
+    if isinstance(source, FolderSettings) and not source.path.is_dir():
+        yield Finding(f"{field}.path", f"{source.path} is no folder", "Name an existing folder.")
+    if isinstance(source, GitSettings) and source.url.startswith(("/", ".", "~")) and not Path(source.url).is_dir():
+        yield Finding(f"{field}.url", f"{source.url} is no folder", "Name an existing repository.")
+    hook = getattr(source, "webhook_secret", None)
+    if hook is not None:
+        if len(hook.get_secret_value()) < HOOK_LENGTH:
+            remedy = "Use a longer one: openssl rand -base64 24."
+            yield Finding(f"{field}.webhook_secret", f"shorter than {HOOK_LENGTH} characters", remedy)
+        for other, secret in (
+            ("auth.jwt_secret", settings.auth.jwt_secret),
+            ("gateway.secret", settings.gateway.secret),
+        ):
+            if secret == hook:
+                remedy = "Give the source one of its own: whoever sets up its webhook learns it."
+                yield Finding(f"{field}.webhook_secret", f"the same as {other}", remedy)
+    identity = getattr(source, "identity", None)
+    directory = {person.id for person in settings.people if person.tenant == source.tenant}
+    for account, person in identity.people.items() if identity is not None and directory else ():
+        if person not in directory:
+            remedy = f"Correct the name, or list {person} under people."
+            yield Finding(f"{field}.identity.people.{account}", f"{person} is nobody of {source.tenant}", remedy)
+
+
+def _shared(settings: Settings) -> Iterator[Finding]:
+    """What only one source may use."""
+    used: dict[tuple[object, ...], str] = {}
+    for index, source in enumerate(settings.sources):
+        key: tuple[object, ...] | None = None
+        if isinstance(source, OutboxSettings) and source.mode == "logical":
+            key, field, problem = (source.dsn, source.slot), "slot", "what one reads of a slot is lost to the other"
+        elif isinstance(source, MediaWikiSettings) and source.udp is not None:
+            key, field, problem = (source.udp,), "udp", "only one process can receive there"
+        if key is None:
+            continue
+        if key in used:
+            remedy = "Give each source its own."
+            yield Finding(f"sources.{index}.{field}", f"the same as {used[key]}.{field}: {problem}", remedy)
+        used.setdefault(key, f"sources.{index}")
+
+
+def _people(settings: Settings) -> Iterator[Finding]:
+    """The directory: each person once, each address of one person."""
+    ids: set[tuple[str, str]] = set()
+    addresses: dict[tuple[str, str], str] = {}
+    for index, person in enumerate(settings.people):
+        if (person.tenant, person.id) in ids:
+            remedy = "List each person once, with all addresses."
+            yield Finding(f"people.{index}.id", f"{person.id} of {person.tenant} is listed twice", remedy)
+        ids.add((person.tenant, person.id))
+        for address in person.emails:
+            owner = addresses.setdefault((person.tenant, address.strip().lower()), person.id)
+            if owner != person.id:
+                problem = f"{address} is {owner}'s too: accounts with it are joined to nobody"
+                yield Finding(f"people.{index}.emails", problem, "Leave it with the one whose it is.")
 
 
 def _origins(values: dict[str, Any]) -> dict[str, str]:
@@ -94,13 +159,13 @@ def _print(settings: Settings, findings: list[Finding], values: dict[str, Any], 
     file = config.config_path()
     found = str(file) if file.is_file() else f"{file} (not there: defaults and environment only)"
     out.print(f"Settings file: {found}", highlight=False, soft_wrap=True)
-    shown = table("setting", "value", "from")
-    for name, value in _flat("", values):
-        shown.add_row(name, value, origins[name])
-    out.print(shown)
     for finding in findings:
         out.print(f"[red]{finding.field}[/]: {finding.problem}. {finding.remedy}", highlight=False, soft_wrap=True)
     if not findings:
+        shown = table("setting", "value", "from")
+        for name, value in _flat("", values):
+            shown.add_row(name, value, origins[name])
+        out.print(shown)
         out.print(f"[green]All well[/] (sources: {len(settings.sources)}).", highlight=False)
 
 

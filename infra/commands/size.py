@@ -11,13 +11,13 @@ import httpx
 import psutil
 import typer
 
-from infra import sizing
 from infra.commands.output import JsonFlag, console, emit_json, table
 from infra.errors import InfraError
 from infra.launcher import WEAVIATE, Services
-from infra.sizing import Estimate
 from pipeline import settings as config
 from pipeline.errors import Retry
+from pipeline.operate import sizing
+from pipeline.operate.sizing import Estimate
 from pipeline.settings import Settings
 from schemas.generation import Generation
 
@@ -176,14 +176,14 @@ def _show(found: list[tuple[str, Estimate]], measured: Measured | None, as_json:
         )
         shown = table("part", "memory", "disk", "")
         for line in estimate.lines:
-            shown.add_row(line.name, _human(line.memory), _human(line.disk), line.note)
+            shown.add_row(line.name, human(line.memory), human(line.disk), line.note)
         kept = f"{estimate.generations} generations" if estimate.generations > 1 else "one generation"
-        shown.add_row("[bold]all[/]", _human(estimate.memory), _human(estimate.disk), kept)
+        shown.add_row("[bold]all[/]", human(estimate.memory), human(estimate.disk), kept)
         out.print(shown)
     if measured is not None:
         out.print(
-            f"Weaviate (pid {measured.pid}): {_human(measured.private)} private, {_human(measured.resident)} resident;"
-            f" expected {_human(measured.expected)} with the server itself and its heap: ratio {measured.ratio:.2f}",
+            f"Weaviate (pid {measured.pid}): {human(measured.private)} private, {human(measured.resident)} resident;"
+            f" expected {human(measured.expected)} with the server itself and its heap: ratio {measured.ratio:.2f}",
             highlight=False,
         )
     out.print(
@@ -201,7 +201,8 @@ def _plain(name: str, estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def _human(value: int) -> str:
+def human(value: int) -> str:
+    """Bytes in one unit."""
     amount, unit = float(value), "B"
     for following in ("kB", "MB", "GB", "TB"):
         if amount < 1000:

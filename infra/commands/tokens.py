@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
-import jwt
 import typer
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from infra.commands.output import JsonFlag, emit_json
 from infra.errors import InfraError
 from infra.state import Store
 from pipeline import settings as config
 from pipeline.settings import Settings
+from pipeline.tokens import OPERATOR, sign
 from schemas.keys import TenantName
-
-ALGORITHM = "HS256"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +25,15 @@ def token(
     user: Annotated[str, typer.Option("--user", help="Who asks: ann, as in `user:ann` of the access rules.")],
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant that is searched.")] = "acme",
     hours: Annotated[float, typer.Option("--hours", min=0.01, max=8760, help="How long it is valid.")] = 24.0,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="May also search as others and ask for proofs of deletions.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Print a token for the query service, signed with the configured secret."""
     settings = config.load()
-    signed, expires = issue(settings, user, tenant, hours * 3600)
+    claims: dict[str, Any] = {"roles": [OPERATOR]} if operator else {}
+    signed, expires = issue(settings, user, tenant, hours * 3600, **claims)
     if json:
         emit_json({"token": signed, "user": user, "tenant": tenant, "expires": expires})
     else:
@@ -48,12 +49,18 @@ def issue(settings: Settings, user: str, tenant: str, seconds: float, **claims: 
         TypeAdapter(TenantName).validate_python(tenant)
     except ValidationError as error:
         raise InfraError(f"--tenant {tenant!r}: {error.errors()[0]['msg']}.", "Name a tenant, as in acme.") from error
-    now = int(time.time())
-    expires = now + max(1, int(seconds))
-    payload = {"sub": subject, "tenant": tenant, "aud": settings.auth.audience, "iat": now, "exp": expires, **claims}
-    if settings.auth.issuer:
-        payload["iss"] = settings.auth.issuer
-    return jwt.encode(payload, signing_secret(settings), algorithm=ALGORITHM), expires
+    auth = settings.auth
+    return sign(
+        signing_secret(settings), subject, tenant, seconds, audience=auth.audience, issuer=auth.issuer, **claims
+    )
+
+
+def with_secret(settings: Settings) -> Settings:
+    """The settings with the launcher's secret where they name no key, for code that signs tokens itself."""
+    if settings.auth.jwt_secret is not None or settings.auth.jwt_public_key is not None:
+        return settings
+    auth = settings.auth.model_copy(update={"jwt_secret": SecretStr(signing_secret(settings))})
+    return settings.model_copy(update={"auth": auth})
 
 
 def signing_secret(settings: Settings) -> str:

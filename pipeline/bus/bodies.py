@@ -34,8 +34,10 @@ class FsspecBodyStore:
 
     @staticmethod
     def of(settings: Settings) -> FsspecBodyStore:
-        """The configured store."""
-        return FsspecBodyStore(settings.bodies.store, settings.bodies.max_bytes)
+        """The configured store; where none is named, a folder beside the other state."""
+        named = "store" in settings.bodies.model_fields_set
+        store = settings.bodies.store if named else f"file://{settings.state_dir / 'bodies'}"
+        return FsspecBodyStore(store, settings.bodies.max_bytes)
 
     def put(self, document: DocumentRef, version: int, body: bytes) -> tuple[str, str]:
         """Path and sha256 of the written body. Raises DocumentError above the limit, BusUnavailable otherwise."""
@@ -101,6 +103,36 @@ class FsspecBodyStore:
         versions = [name.rsplit("/", 1)[-1] for name in names]
         return [f"{folder}/{v}" for v in sorted((v for v in versions if v.isdigit()), key=int)]
 
+    def of_document(self, document: DocumentRef) -> list[str]:
+        """Paths of everything below a document's folder, unfinished writes included. Raises BusUnavailable."""
+        return self._under(_folder(document.tenant, document.source, document.uid))
+
+    def of_source(self, tenant: str, source: str) -> list[str]:
+        """The same of all documents of a source."""
+        return self._under(_folder(tenant, source))
+
+    def of_tenant(self, tenant: str) -> list[str]:
+        """The same of all sources of a tenant."""
+        return self._under(tenant)
+
+    def erase_tenant(self, tenant: str) -> None:
+        """Remove everything of a tenant, its folders too. Raises BusUnavailable."""
+        try:
+            self._fs.rm(self._full(tenant), recursive=True)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise BusUnavailable(f"body store: erasing {tenant}: {error}") from error
+
+    def _under(self, folder: str) -> list[str]:
+        try:
+            names = self._fs.find(self._full(folder))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BusUnavailable(f"body store: listing {folder}: {error}") from error
+        return sorted(str(name).removeprefix(f"{self._root}/") for name in names)
+
     def _full(self, path: str) -> str:
         parts = path.split("/")
         if path.startswith("/") or any(p in ("", ".", "..") for p in parts):
@@ -109,9 +141,13 @@ class FsspecBodyStore:
 
 
 def path_of(document: DocumentRef, version: int) -> str:
-    """Relative path of a body. The source's name is escaped, so that it cannot leave its folder."""
-    source = urllib.parse.quote(document.source, safe="").replace(".", "%2E")
-    return f"{document.tenant}/{source}/{document.uid}/{version}"
+    """Relative path of a body."""
+    return f"{_folder(document.tenant, document.source, document.uid)}/{version}"
+
+
+def _folder(tenant: str, source: str, *uid: str) -> str:
+    """Relative folder of a source, or of a document of it. The source's name is escaped, so that it cannot leave it."""
+    return "/".join((tenant, urllib.parse.quote(source, safe="").replace(".", "%2E"), *uid))
 
 
 def _protocols(fs: Any) -> tuple[str, ...]:

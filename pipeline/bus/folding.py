@@ -18,6 +18,8 @@ from schemas.events import AccessTombstone, HoldChanged, MembershipSet
 from schemas.keys import DocumentRef
 
 UNREADABLE = "unreadable"
+EMPTY = "empty"
+"""Kind of a record without a payload: the log's own end of a key. Of what has ended already it changes nothing."""
 
 Effect = Literal["applied", "unchanged", "superseded", "closed"]
 
@@ -45,6 +47,8 @@ def fold_access(
 ) -> FoldedAccess:
     """Apply one event of the access topic, read at ``offset``, to a document's record (None where there is none)."""
     before = record if record is not None else _empty(document)
+    if isinstance(event, Undecodable) and event.kind == EMPTY and (record is None or record.tombstone):
+        return FoldedAccess(before, "unchanged", changed=False)
     if isinstance(event, Undecodable):
         after, effect = _close(before, event, offset)
     elif isinstance(event, HoldChanged):
@@ -146,15 +150,28 @@ def fold_membership(
     source = source_of(event)
     closed_at = before.closed.get(source)
     if isinstance(event, Undecodable):
+        part = before.parts.get(source)
+        if event.kind == EMPTY and (part is None or part.removed):
+            return FoldedPrincipal(before, "unchanged", False)
         return _close_principal(record, before, source, closed_at, offset)
     known = before.parts.get(source)
     readable = closed_at is not None and offset > closed_at
     if known is not None and event.version <= known.version and not (readable and event.version == known.version):
         return FoldedPrincipal(before, "superseded" if event.version < known.version else "unchanged", False)
-    part = PrincipalPart(parents=tuple(dict.fromkeys(event.parents)), removed=event.removed, version=event.version)
+    part = part_of(event)
     closed = {s: at for s, at in before.closed.items() if s != source or not readable}
     after = PrincipalRecord.of(tenant, principal, {**before.parts, source: part}, closed)
     return FoldedPrincipal(after, "applied", True)
+
+
+def part_of(event: MembershipSet) -> PrincipalPart:
+    """What a membership event says, as records keep it."""
+    return PrincipalPart(
+        parents=tuple(dict.fromkeys(event.parents)),
+        until=dict(event.until),
+        removed=event.removed,
+        version=event.version,
+    )
 
 
 def source_of(event: MembershipSet | Undecodable) -> str:

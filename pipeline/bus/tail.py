@@ -108,6 +108,10 @@ class KafkaTail:
             for slot, state in states.items()
         }
 
+    def ends(self) -> dict[Slot, int]:
+        """Offset after the last readable record of each slot, now."""
+        return self._ends()
+
     def caught_up(self) -> bool:
         """Whether everything that was on the log when this tail started was polled."""
         positions = self.positions()

@@ -1,181 +1,206 @@
-"""The smallest pieces that packing moves around: sentences, list lines, whole code blocks and tables.
+"""The smallest pieces that packing moves around: sentences, lines of lists, whole code blocks, formulas and tables.
 
 An atom is a slice of a block's text. A code block or table that alone exceeds a chunk becomes atoms of lines, rows or,
-as the last resort, tokens; these stand in runs of their own.
+as the last resort, tokens. Atoms come in runs, a run at a time, so that a document of any size needs bounded memory.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from pipeline.chunk.graphemes import cut_at
 from pipeline.chunk.partition import Priority, content_hash
-from pipeline.chunk.sentences import is_limiting, sentence_spans
+from pipeline.chunk.ruler import CHARACTERS_PER_TOKEN, Ruler, Span, measured, sliced
+from pipeline.chunk.sentences import is_limiting, iter_lines, iter_sentences
 from pipeline.ports import TokenCounter
 from schemas.documents import Block
 
-# Strength of the place before an atom: smaller is cut first.
-BLOCK, SENTENCE, LIMITED, TOKEN = 0, 1, 2, 3
-# A tokenizer may call a very long word one unknown token; text per token is bounded all the same.
-CHARACTERS_PER_TOKEN = 40
-_LINE = re.compile(r"[^\n]*\n?")
+# Strength of the place before an atom: smaller is cut first. Headings of level n are n - 7.
+BLOCK, LINE, SENTENCE, LIMITED, TOKEN = 0, 1, 2, 3, 4
+SOLID = ("code", "table", "math")  # kept whole while they fit
+_REPEATED = ("paragraph", "quote", "footnote", "heading")
+MOST_ATOMS = 50_000  # of a run; a longer stretch goes on in the next
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """``text[start:end]`` of a block; ``size`` in tokens, special tokens excluded."""
+    """``block.text[start:end]``; ``size`` in tokens, special tokens excluded.
+
+    ``head`` is repeated before a piece of a table that this atom opens, ``head_size`` its tokens; the first row holds
+    the header itself, counted apart from ``size`` as well. ``leaf`` is the number of its heading section, ``above``
+    the tokens of its heading where that stands in the text before the atom.
+    """
 
     block: Block
+    leaf: int
     start: int
     end: int
     size: int
     priority: Priority
+    head: str = ""
+    head_size: int = 0
+    above: int = 0
 
     @property
     def prose(self) -> bool:
-        """Whether it may be repeated as overlap."""
-        return self.block.type in ("paragraph", "quote")
+        """Whether it may be repeated as overlap, and cut between words."""
+        return self.block.type in _REPEATED
+
+    @property
+    def text(self) -> str:
+        """Its slice."""
+        return self.block.text[self.start : self.end]
 
 
 @dataclass
 class Run:
-    """Atoms that may share chunks. ``head`` is repeated before each piece of a table, with its size."""
+    """Atoms that may share chunks. ``alone``: pieces of one block. ``wide``: one that may fill the whole encoder."""
 
     atoms: list[Atom] = field(default_factory=list)
-    head: str = ""
-    head_size: int = 0
     alone: bool = False
+    wide: bool = False
 
 
-class Ruler:
-    """Sizes of slices of one text, from one pass of the tokenizer."""
+@dataclass(frozen=True)
+class Room:
+    """Tokens for the text of a chunk: ``whole`` for a solid block in one piece, ``piece`` for any other atom.
 
-    def __init__(self, counter: TokenCounter, text: str) -> None:
-        self.text = text
-        self.spans = [span for span in counter.offsets(text) if span[1] > span[0]]
-        self._starts = [span[0] for span in self.spans]
-
-    def size(self, start: int, end: int) -> int:
-        """Tokens that begin in the slice, or more where its characters exceed what a chunk may hold."""
-        tokens = bisect_left(self._starts, end) - bisect_left(self._starts, start)
-        return max(tokens, -(-(end - start) // CHARACTERS_PER_TOKEN))
-
-    def cut(self, start: int, end: int, limit: int) -> Iterable[tuple[int, int]]:
-        """The slice in pieces of at most ``limit`` tokens, at token ends, between words where that is near."""
-        while start < end:
-            if self.size(start, end) <= limit:
-                yield start, end
-                return
-            first = bisect_left(self._starts, start)
-            stop = self._starts[first + limit] if first + limit < len(self._starts) else end
-            stop = min(stop, start + limit * CHARACTERS_PER_TOKEN, end)
-            space = max(self.text.rfind(" ", start, stop), self.text.rfind("\n", start, stop))
-            if space > start + (stop - start) * 3 // 4:
-                yield start, space
-                start = space + 1
-            else:
-                yield start, max(stop, start + 1)
-                start = max(stop, start + 1)
-
-
-def runs(blocks: Sequence[Block], counter: TokenCounter, *, whole: int, piece: int) -> list[Run]:
-    """Atoms of a section's blocks in order.
-
-    ``whole`` is the largest code block or table that is kept in one piece, ``piece`` the largest other atom.
+    A solid block up to ``wide`` stands alone in one piece.
     """
-    found: list[Run] = [Run()]
-    previous: Block | None = None
-    for block in blocks:
-        ruler = Ruler(counter, block.text)
-        if block.type in ("code", "table"):
-            size = ruler.size(0, len(block.text))
-            if size > whole:
-                found.append(_oversize(block, ruler, whole))
-                found.append(Run())
+
+    whole: int
+    piece: int
+    wide: int = 0
+
+
+@dataclass
+class Cutter:
+    """Blocks to runs of atoms. ``spend`` is told the size of each atom and raises when a document has too many.
+
+    ``rows``: solid blocks are always lines, packed with what is around them. ``lines``: a line break is a stronger
+    place than the end of a sentence. ``headings``: one that stands in the text is kept whole.
+    """
+
+    counter: TokenCounter
+    spend: Callable[[int], None]
+    rows: bool = False
+    lines: bool = False
+    headings: bool = False
+
+    def runs(self, leaf: int, blocks: Sequence[Block], room: Room) -> Iterator[Run]:
+        """Runs of a heading section's blocks in order, none empty."""
+        run = Run()
+        previous: Block | None = None
+        for block in blocks:
+            if block.type not in SOLID and not (self.headings and block.type == "heading"):
+                atoms = self._prose(leaf, block, previous, room)
+            elif self.rows:
+                atoms = self._lines(leaf, block, room.piece, _leads(previous, block))
             else:
-                strength = _leads(previous, block)
-                atom = Atom(block, 0, len(block.text), size, (strength, content_hash(block.text)))
-                found[-1].atoms.append(atom)
-        else:
-            found[-1].atoms.extend(_prose(block, ruler, previous, piece))
-        previous = block
-    return [run for run in found if run.atoms]
+                size = self._bounded(block.text, max(room.whole, room.wide))
+                atom = Atom(block, leaf, 0, len(block.text), size, (_leads(previous, block), content_hash(block.text)))
+                if size <= room.whole:
+                    self.spend(size)
+                    atoms = iter((atom,))
+                else:
+                    if run.atoms:
+                        yield run
+                    run = Run()
+                    if size <= room.wide:
+                        self.spend(size)
+                        yield Run([atom], alone=True, wide=True)
+                    else:
+                        opening = SENTENCE if block.type == "table" else BLOCK
+                        yield from _batches(self._lines(leaf, block, room.whole, opening))
+                    atoms = iter(())
+            for atom in atoms:
+                if len(run.atoms) >= MOST_ATOMS:
+                    yield run
+                    run = Run()
+                run.atoms.append(atom)
+            previous = block
+        if run.atoms:
+            yield run
+
+    def split(self, atom: Atom, limit: int) -> tuple[Atom, Atom] | None:
+        """Its first ``limit`` tokens and the rest, between words where that is near; None where it cannot be cut so."""
+        ruler = Ruler(self.counter, atom.block.text, atom.start, atom.end)
+        start, end = next(ruler.cut(atom.start, atom.end, max(1, limit)))
+        following = end
+        while following < atom.end and atom.block.text[following].isspace():
+            following += 1
+        if following >= atom.end or cut_at(atom.block.text, end, start) < end:
+            return None
+        rest = replace(
+            atom, start=following, size=ruler.size(following, atom.end), priority=(TOKEN, atom.priority[1]), above=0
+        )  # fmt: skip
+        return replace(atom, start=start, end=end, size=ruler.size(start, end)), rest
+
+    def _bounded(self, text: str, most: int) -> int:
+        """Tokens of the text; of one that is far beyond ``most``, only that it is more."""
+        if len(text) > most * CHARACTERS_PER_TOKEN:
+            return most + 1
+        return Ruler(self.counter, text).size(0, len(text))
+
+    def _prose(self, leaf: int, block: Block, previous: Block | None, room: Room) -> Iterator[Atom]:
+        text = block.text
+        spans = iter_lines(text) if block.type == "list" else iter_sentences(text)
+        last = 0
+        for number, (span, ruler) in enumerate(measured(self.counter, text, spans)):
+            within = LIMITED if is_limiting(text[span[0] : span[0] + 80]) else SENTENCE
+            if self.lines and within == SENTENCE and "\n" in text[last : span[0]]:
+                within = LINE
+            strength = within if number else _leads(previous, block)
+            yield from self._slices(leaf, block, ruler, span, strength, room.piece)
+            last = span[1]
+
+    def _lines(self, leaf: int, block: Block, limit: int, opening: int) -> Iterator[Atom]:
+        """Rows of a table under their header, lines of anything else; blank lines are the places to cut code."""
+        text, head, head_size = block.text, "", 0
+        if block.type == "table" and block.header and text.startswith(block.header + "\n"):
+            size = self._bounded(block.header + "\n", limit // 3)
+            if size <= limit // 3:  # a longer header is content of its own, not a label for each piece
+                head, head_size = block.header, size
+        body = len(head) + 1 if head else 0
+        last = -1
+        for span, ruler in measured(self.counter, text, _from(body, iter_lines(text))):
+            apart = block.type != "table" and (last < 0 or text.count("\n", last, span[0]) > 1)
+            strength = opening if last < 0 else BLOCK if apart else SENTENCE
+            for atom in self._slices(leaf, block, ruler, span, strength, limit - head_size):
+                if last < 0 and head:
+                    yield replace(atom, start=0, head_size=head_size)
+                else:
+                    yield replace(atom, head=head, head_size=head_size) if head else atom
+                last = span[1]
+
+    def _slices(self, leaf: int, block: Block, ruler: Ruler, span: Span, strength: int, limit: int) -> Iterator[Atom]:
+        verbatim = block.type in SOLID
+        for number, (a, b, size) in enumerate(sliced(self.counter, ruler, span, limit, verbatim=verbatim)):
+            self.spend(size)
+            opening = content_hash(block.text[a : min(b, a + 400)])
+            yield Atom(block, leaf, a, b, size, (strength if number == 0 else TOKEN, opening))
+
+
+def _from(start: int, spans: Iterable[Span]) -> Iterator[Span]:
+    return (span for span in spans if span[0] >= start)
+
+
+def _batches(atoms: Iterable[Atom]) -> Iterator[Run]:
+    run = Run(alone=True)
+    for atom in atoms:
+        if len(run.atoms) >= MOST_ATOMS:
+            yield run
+            run = Run(alone=True)
+        run.atoms.append(atom)
+    if run.atoms:
+        yield run
 
 
 def _leads(previous: Block | None, block: Block) -> int:
     """A sentence that ends in a colon speaks of the next block; one that limits belongs to the block before."""
-    if previous is None or previous.type in ("code", "table"):
+    if previous is None or previous.type in SOLID:
         return BLOCK
     if block.type in ("paragraph", "quote", "list") and is_limiting(block.text):
         return LIMITED
-    return SENTENCE if previous.text.rstrip().endswith(":") else BLOCK
-
-
-def _prose(block: Block, ruler: Ruler, previous: Block | None, piece: int) -> Iterable[Atom]:
-    spans = _line_spans(block.text) if block.type == "list" else sentence_spans(block.text)
-    for number, (start, end) in enumerate(spans):
-        text = block.text[start:end]
-        within = LIMITED if is_limiting(text) else SENTENCE
-        strength = within if number else _leads(previous, block)
-        yield from _slices(block, ruler, start, end, strength, piece)
-
-
-def _slices(block: Block, ruler: Ruler, start: int, end: int, strength: int, limit: int) -> Iterable[Atom]:
-    for number, (a, b) in enumerate(ruler.cut(start, end, limit)):
-        priority = (strength if number == 0 else TOKEN, content_hash(block.text[a : min(b, a + 400)]))
-        yield Atom(block, a, b, ruler.size(a, b), priority)
-
-
-def _line_spans(text: str) -> list[tuple[int, int]]:
-    spans = []
-    for match in _LINE.finditer(text):
-        end = match.start() + len(match.group().rstrip())
-        if end > match.start():
-            spans.append((match.start(), end))
-    return spans
-
-
-def _oversize(block: Block, ruler: Ruler, whole: int) -> Run:
-    if block.type == "code":
-        atoms: list[Atom] = []
-        for start, end in _line_spans(block.text):
-            apart = not atoms or block.text.count("\n", atoms[-1].end, start) > 1
-            atoms.extend(_slices(block, ruler, start, end, BLOCK if apart else SENTENCE, whole))
-        return Run(atoms, alone=True)
-    head = block.header or ""
-    head_size = ruler.size(0, len(head) + 1) if head else 0
-    first = len(head) + 1 if head else 0
-    if head_size > whole // 3:  # a header this long is content of its own, not a label for each piece
-        first, head, head_size = 0, "", 0
-    atoms = []
-    for start, end in _line_spans(block.text):
-        if start >= first:
-            atoms.extend(_slices(block, ruler, start, end, SENTENCE, whole - head_size))
-    return Run(atoms, head=head, head_size=head_size, alone=True)
-
-
-def render(atoms: Sequence[Atom], head: str = "", *, fenced: bool = False) -> str:
-    """Text of consecutive atoms: exact slices of each block, blocks apart by an empty line.
-
-    ``fenced`` puts code into Markdown fences. ``head`` goes before a piece of a table that lacks it.
-    """
-    parts: list[str] = []
-    at = 0
-    while at < len(atoms):
-        block = atoms[at].block
-        last = at
-        while last + 1 < len(atoms) and atoms[last + 1].block is block:
-            last += 1
-        text = block.text[atoms[at].start : atoms[last].end]
-        if block.type == "table" and block.header and atoms[at].start > 0 and (head or fenced):
-            text = f"{head or block.header}\n{text}"
-        if block.type == "code" and fenced:
-            fence = "```"
-            while fence in text:
-                fence += "`"
-            text = f"{fence}{block.language or ''}\n{text}\n{fence}"
-        parts.append(text)
-        at = last + 1
-    return "\n\n".join(parts)
+    return SENTENCE if previous.text[-80:].rstrip().endswith(":") else BLOCK

@@ -7,14 +7,23 @@ from dataclasses import dataclass, field
 
 from schemas.documents import Block
 
+DEEPEST = 6  # deeper headings count as this level: paths stay short whatever a document nests
+
 
 @dataclass
 class Leaf:
-    """Blocks that stand directly under a heading path; ``levels`` are the depths of its headings."""
+    """Blocks that stand directly under a heading path; ``levels`` are the depths of its headings.
+
+    ``opens`` are the depths of the headings that begin with it, those without text of their own included. ``keys``
+    tell headings of equal words apart.
+    """
 
     path: tuple[str, ...] = ()
     levels: tuple[int, ...] = ()
     blocks: list[Block] = field(default_factory=list)
+    heading: Block | None = None
+    opens: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()
 
 
 def leaves(blocks: Sequence[Block], is_long: Callable[[str], bool]) -> list[Leaf]:
@@ -26,25 +35,38 @@ def leaves(blocks: Sequence[Block], is_long: Callable[[str], bool]) -> list[Leaf
     found = [Leaf()]
     for block in blocks:
         if block.type != "heading":
-            found[-1].blocks.append(block)
+            if block.text.strip():
+                found[-1].blocks.append(block)
             continue
-        path, levels = list(found[-1].path), list(found[-1].levels)
-        while levels and levels[-1] >= block.level:
+        if not block.text.strip():
+            continue
+        path, levels, keys = list(found[-1].path), list(found[-1].levels), list(found[-1].keys)
+        level = min(max(block.level, 1), DEEPEST)
+        while levels and levels[-1] >= level:
             levels.pop()
             path.pop()
-        leaf = Leaf((*path, block.text), (*levels, block.level))
+            keys.pop()
+        leaf = Leaf((*path, block.text), (*levels, level), heading=block, opens=(level,), keys=(*keys, len(found)))
         if is_long(block.text):
-            leaf.blocks.append(Block(type="paragraph", text=block.text))
+            leaf.blocks.append(block)
         found.append(leaf)
-    return [leaf for leaf in (_settled(found, i) for i in range(len(found))) if leaf.blocks]
+    kept: list[Leaf] = []
+    waiting: tuple[int, ...] = ()  # headings whose first text comes further down
+    for number in range(len(found)):
+        leaf = _settled(found, number)
+        leaf.opens, waiting = (*waiting, *leaf.opens), ()
+        if leaf.blocks:
+            kept.append(leaf)
+        else:
+            waiting = leaf.opens
+    return kept
 
 
 def _settled(found: list[Leaf], index: int) -> Leaf:
     leaf = found[index]
-    if leaf.blocks or not leaf.path:
+    if leaf.blocks or leaf.heading is None:
         return leaf
     following = found[index + 1] if index + 1 < len(found) else None
-    if following is not None and following.path[: len(leaf.path)] == leaf.path and len(following.path) > len(leaf.path):
+    if following is not None and leaf.keys[-1] in following.keys:
         return leaf  # its words are in the paths below it
-    text = Block(type="paragraph", text=leaf.path[-1])
-    return Leaf(leaf.path[:-1], leaf.levels[:-1], [text])
+    return Leaf(leaf.path[:-1], leaf.levels[:-1], [leaf.heading], opens=leaf.opens, keys=leaf.keys[:-1])

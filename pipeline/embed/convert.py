@@ -1,7 +1,11 @@
-"""Converting a model for OpenVINO, once per weights; fp32 and bf16 read the same cached files.
+"""Other forms of a model's weights, made once per weights and cached: float ones, and OpenVINO's.
 
-The conversion needs torch, so it runs in a process of its own: the caller stays small, and every later start reads
-the cached files alone. ``python -m pipeline.embed.convert FOLDER TARGET`` is that process.
+    model.onnx (8 bits) ──dequantise──▶ SHA256-float/model.safetensors ─┐
+    model.safetensors ──────────────────────────────────────────────────┴─convert──▶ SHA256-openvino/model.xml
+
+The folders are named by the sha256 of the pinned file, so encoders of one dimension never share one. The work runs in
+a process of its own (conversion needs torch): the caller stays small, and every later start reads the cached files
+alone. ``python -m pipeline.embed.convert FORM FOLDER TARGET`` is that process.
 """
 
 from __future__ import annotations
@@ -12,62 +16,85 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from pipeline.errors import ConfigError
 from pipeline.settings import Settings
 from schemas.generation import EncoderSpec
 
 MODEL = "model.xml"
+FLOATS = "model.safetensors"
 TIMEOUT_S = 600
+
+Form = Literal["openvino", "float"]
+_MARKS: dict[Form, str] = {"openvino": MODEL, "float": FLOATS}
 
 
 def converted_model(folder: Path, spec: EncoderSpec, settings: Settings) -> Path:
-    """Path of the converted model, made now if the cache lacks it.
+    """Path of OpenVINO's form of the model in ``folder``, made now if the cache lacks it; fp32 and bf16 read the same.
 
-    It is written beside its place and renamed when whole, so that neither a crash nor a second process leaves half.
     Raises ConfigError when the conversion fails.
     """
     target = settings.cache_dir / "models" / f"{spec.weights_sha256}-openvino"
     if not (target / MODEL).is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{target.name[:16]}-", dir=target.parent))
-        try:
-            _run(folder, draft)
-            _place(draft, target)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        _make("openvino", float_model(folder, spec, settings), target)
     return target / MODEL
 
 
-def _run(folder: Path, draft: Path) -> None:
+def float_model(folder: Path, spec: EncoderSpec, settings: Settings) -> Path:
+    """Folder whose model.safetensors torch can read: the given one, or its de-quantised form from the cache.
+
+    Raises ConfigError when that cannot be made.
+    """
+    if spec.weights_file == FLOATS:
+        return folder
+    target = settings.cache_dir / "models" / f"{spec.weights_sha256}-float"
+    if not (target / FLOATS).is_file():
+        _make("float", folder, target)
+    return target
+
+
+def _make(form: Form, folder: Path, target: Path) -> None:
+    """Written beside its place and renamed when whole: neither a crash nor a second process leaves half."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name[:16]}-", dir=target.parent))
+    try:
+        _run(form, folder, draft)
+        _place(draft, target, _MARKS[form])
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _run(form: Form, folder: Path, draft: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
     }
-    command = [sys.executable, "-m", "pipeline.embed.convert", str(folder), str(draft)]
+    command = [sys.executable, "-m", "pipeline.embed.convert", form, str(folder), str(draft)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             "encoder.backend", f"converting the model took over {TIMEOUT_S} s", "Choose torch-fp32."
         ) from error
-    if done.returncode != 0 or not (draft / MODEL).is_file():
+    if done.returncode != 0 or not (draft / _MARKS[form]).is_file():
         lines = done.stderr.strip().splitlines()
+        to = "for OpenVINO" if form == "openvino" else "to float weights"
         raise ConfigError(
             "encoder.backend",
-            f"converting the model for OpenVINO failed: {lines[-1] if lines else 'no message'}",
-            "Install torch and openvino (extra 'encoder'), or choose torch-fp32.",
+            f"converting the model {to} failed: {lines[-1] if lines else 'no message'}",
+            "Install the extra 'encoder' (torch, openvino, onnx), or choose torch-fp32.",
         )
 
 
-def _place(draft: Path, target: Path) -> None:
-    if target.exists() and not (target / MODEL).is_file():
+def _place(draft: Path, target: Path, mark: str) -> None:
+    if target.exists() and not (target / mark).is_file():
         shutil.rmtree(target)
     try:
         draft.rename(target)
     except OSError:
-        if not (target / MODEL).is_file():  # else another process was first; its result is the same
+        if not (target / mark).is_file():  # else another process was first; its result is the same
             raise
 
 
@@ -94,5 +121,13 @@ def convert(folder: Path, target: Path) -> None:
     openvino.save_model(converted, str(target / MODEL), compress_to_fp16=False)
 
 
+def main(arguments: list[str]) -> None:
+    """The process that makes one form."""
+    from pipeline.embed.dequantise import dequantise
+
+    form, folder, target = arguments
+    (convert if form == "openvino" else dequantise)(Path(folder), Path(target))
+
+
 if __name__ == "__main__":
-    convert(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(sys.argv[1:])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.embed.convert import converted_model
+from pipeline.embed.convert import converted_model, float_model
 from pipeline.embed.runtime import Ids, OpenVinoRuntime, Runtime, States, TorchRuntime
 from pipeline.embed.tokens import load_tokenizer
 from pipeline.embed.weights import find_model, verify_weights
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 2048  # padded tokens in one call of the model; larger calls are no faster and hold more memory
 NORM_TOLERANCE = 1e-3
 LENGTH_STEP = 16
+PADDING = ("[PAD]", "<pad>")  # positions of padding are counted from its id in some models, so it must be the right one
 
 
 class LocalEncoder:
@@ -33,7 +34,7 @@ class LocalEncoder:
         self.backend = backend
         self._tokenizer = tokenizer
         self._runtime = runtime
-        self._pad = tokenizer.token_to_id("[PAD]") or 0
+        self._pad = next((i for i in map(tokenizer.token_to_id, PADDING) if i is not None), 0)
         self._lock = threading.Lock()
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
@@ -132,13 +133,22 @@ def load_encoder(
     """The generation's encoder, ready for use.
 
     ``threads`` defaults to the settings' ``query_threads`` with ``for_queries``, else to ``threads``. An OpenVINO
-    backend starts from the cached conversion without importing torch. Raises ConfigError when files are missing or
-    are not the pinned ones, or the backend cannot run.
+    backend starts from the cached conversion without importing torch. An endpoint is asked what it serves. Raises
+    ConfigError when files are missing or are not the pinned ones, the backend cannot run, or the endpoint serves
+    another model; EncoderUnavailable when the endpoint does not answer.
     """
     if backend.name == "stub":
         from pipeline.embed.stub import StubEncoder
 
         return StubEncoder(spec)
+    if spec.provider != "local":
+        from pipeline.embed.endpoint import load_endpoint
+
+        return load_endpoint(spec, settings)
+    if backend.name == "endpoint":
+        raise ConfigError(
+            "encoder.backend", "'endpoint' is no runtime for a local encoder", "Name provider and endpoint."
+        )
     if threads is None:
         threads = settings.encoder.query_threads if for_queries else settings.encoder.threads
     folder = find_model(spec, settings)
@@ -151,7 +161,7 @@ def load_encoder(
             model = converted_model(folder, spec, settings)
             runtime = OpenVinoRuntime(model, bf16=bf16, threads=threads)
         else:
-            runtime = TorchRuntime(folder, bf16=bf16, threads=threads)
+            runtime = TorchRuntime(float_model(folder, spec, settings), bf16=bf16, threads=threads)
     except (ImportError, RuntimeError, OSError, ValueError) as error:
         raise ConfigError(
             "encoder.backend",

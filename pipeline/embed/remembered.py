@@ -1,4 +1,8 @@
-"""Trials remembered per machine: the same encoder on the same processor and libraries needs no second one."""
+"""Trials remembered per machine: the same encoder on the same processor and libraries needs no second one.
+
+Trials and reference vectors are made in a process of their own: they load runtimes that a long-lived caller must not
+keep. ``python -m pipeline.embed.remembered`` is that process.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.embed.trial import choose_backend, reference_sha256
+from pipeline.embed.encoder import load_encoder
+from pipeline.embed.trial import reference_sha256
 from pipeline.errors import ConfigError
 from pipeline.settings import EncoderSettings, Settings
-from schemas.generation import BackendChoice, EncoderSpec
+from schemas.generation import BackendChoice, EncoderSpec, ReferenceVectors
 
 REFUSED = 3
-LIBRARIES = ("torch", "openvino", "sentence-transformers", "transformers", "tokenizers")
+LIBRARIES = ("torch", "openvino", "transformers", "tokenizers")
 
 
 def machine_key(spec: EncoderSpec, settings: Settings) -> str:
@@ -31,7 +36,14 @@ def machine_key(spec: EncoderSpec, settings: Settings) -> str:
 
 
 def remembered_backend(spec: EncoderSpec, settings: Settings) -> BackendChoice:
-    """The outcome of this machine's earlier trial, else of one made now and kept under ``cache_dir/models``."""
+    """The outcome of this machine's earlier trial, else of one made now and kept under ``cache_dir/models``.
+
+    An endpoint is asked anew each time. Raises ConfigError, and EncoderUnavailable when an endpoint does not answer.
+    """
+    if spec.provider != "local":
+        from pipeline.embed.endpoint import try_endpoint
+
+        return try_endpoint(spec, settings)
     file = settings.cache_dir / "models" / f"trial-{machine_key(spec, settings)}.json"
     try:
         return BackendChoice.model_validate_json(file.read_bytes())
@@ -45,12 +57,20 @@ def remembered_backend(spec: EncoderSpec, settings: Settings) -> BackendChoice:
 
 
 def tried_apart(spec: EncoderSpec, settings: Settings) -> BackendChoice:
-    """The trial in a process of its own: it loads every runtime, and a long-lived caller must not keep them.
+    """The trial in a process of its own. Raises ConfigError with what the trial said."""
+    return BackendChoice.model_validate_json(_apart("choose", spec, settings, None))
 
-    Raises ConfigError with what the trial said.
-    """
+
+def vectors_apart(spec: EncoderSpec, backend: BackendChoice, settings: Settings) -> ReferenceVectors:
+    """The reference vectors of a backend, made in a process of its own. Raises ConfigError with what it said."""
+    return ReferenceVectors.model_validate_json(_apart("vectors", spec, settings, backend))
+
+
+def _apart(task: str, spec: EncoderSpec, settings: Settings, backend: BackendChoice | None) -> str:
     asked = {
+        "task": task,
         "spec": spec.model_dump(mode="json"),
+        "backend": backend.model_dump(mode="json") if backend else None,
         "encoder": settings.encoder.model_dump(mode="json"),
         "cache_dir": str(settings.cache_dir),
     }
@@ -58,21 +78,29 @@ def tried_apart(spec: EncoderSpec, settings: Settings) -> BackendChoice:
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     answer = done.stdout.strip().splitlines()
     if done.returncode == 0 and answer:
-        return BackendChoice.model_validate_json(answer[-1])
+        return answer[-1]
     said = answer[-1] if done.returncode == REFUSED and answer else done.stderr.strip()[-500:]
     raise ConfigError("encoder.backend", f"the trial failed: {said}", "Correct the encoder's settings.")
 
 
 def main() -> int:
-    """The other side of ``tried_apart``."""
+    """The other side of ``_apart``."""
+    from pipeline.embed.reference import vectors_of
+    from pipeline.embed.trial import choose_backend
+
     asked = json.load(sys.stdin)
     settings = Settings(cache_dir=asked["cache_dir"], encoder=EncoderSettings.model_validate(asked["encoder"]))
+    spec = EncoderSpec.model_validate(asked["spec"])
+    made: BackendChoice | ReferenceVectors
     try:
-        choice = choose_backend(EncoderSpec.model_validate(asked["spec"]), settings)
+        if asked["task"] == "choose":
+            made = choose_backend(spec, settings)
+        else:
+            made = vectors_of(load_encoder(spec, BackendChoice.model_validate(asked["backend"]), settings), settings)
     except ConfigError as error:
         print(str(error).replace("\n", " "))
         return REFUSED
-    print(choice.model_dump_json())
+    print(made.model_dump_json())
     return 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 
-from pipeline.errors import DocumentError
-from pipeline.extract.sniff import STAGE
+from pipeline.extract import charset_guess as guessing
+from pipeline.extract.charset_guess import strict
+from pipeline.extract.reading import refused
 
 _BOMS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -29,23 +30,18 @@ _SUPERSET = {
 }
 # Codecs that decode text but are no charset of a document.
 _NOT_CHARSETS = frozenset({"punycode", "idna", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
-# What a guess may come out as: encodings met in wikis and mail. A wider list only adds ways to be wrong.
-_GUESSES = [
-    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "cp932", "euc_jp",
-    "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be",
-]  # fmt: skip
-
-
-# In short texts these are told from Western European by chance; where both readings are plausible the commoner wins.
-_NEAR_WESTERN = frozenset({"cp1250", "cp1254"})
-_WESTERN_MARKS = frozenset("\u00a0“”„‘’‚–—…€£§°«»¿¡•©®™·²½¼×")
+# Single-byte labels that are put on UTF-8 by servers and editors that know no better.
+_SINGLE_BYTE = re.compile(r"(?:cp125\d|iso8859-\d+|ascii|latin.*|koi8-[ru]|cp437|cp850|mac-roman)$")
+_BROKEN = 3  # valid sequences of UTF-8 for each broken one, from which on a body is damaged UTF-8 and nothing else
 
 
 def decode(body: bytes, declared: str | None, *, markup: bool) -> tuple[str, tuple[str, ...]]:
-    """Text of ``body`` with line ends normalised, and warnings.
+    """Text of ``body`` with line ends normalised, and warnings, each beginning with ``charset:``.
 
-    Order: byte order mark, ``declared`` (the content type's charset), for markup its meta element, strict UTF-8, a
-    guess. A BOM goes first because it is evidence in the bytes themselves. A guess carries a warning of low trust.
+    Order: byte order mark, ``declared`` (the content type's charset), for markup its meta element, strict UTF-8, UTF-8
+    with a few broken bytes (replaced by U+FFFD), a guess. A BOM goes first because it is evidence in the bytes
+    themselves; for the same reason UTF-8 with characters beyond ASCII is read as such where a single-byte charset is
+    declared, and ASCII where UTF-16 is. A guess carries a warning of low trust. Raises DocumentError ('charset').
     """
     text, warnings = _decode(body, declared, markup=markup)
     return text.replace("\r\n", "\n").replace("\r", "\n"), tuple(warnings)
@@ -55,34 +51,72 @@ def _decode(body: bytes, declared: str | None, *, markup: bool) -> tuple[str, li
     warnings: list[str] = []
     for bom, name in _BOMS:
         if body.startswith(bom):
-            text = _strict(body[len(bom) :], name)
+            text = strict(body[len(bom) :], name)
             if text is not None:
                 return text, warnings
             warnings.append(f"charset: the byte order mark says {name}, but the body is not valid {name}")
             break
     for origin, label in _declarations(body, declared, markup):
-        try:
-            name = codecs.lookup(label).name
-        except (LookupError, ValueError):  # ValueError: a NUL in the label
-            name = "undefined"
-        if name in _NOT_CHARSETS:
+        known = _codec(label)
+        if known is None:
             warnings.append(f"charset: {origin} declares {label!r}, which is not known")
             continue
-        text = _strict(body, _SUPERSET.get(name, name))
-        if text is None and name in _SUPERSET:
-            text = _strict(body, name)
-        if text is not None:
+        text = strict(body, _SUPERSET.get(known, known))
+        if text is None and known in _SUPERSET:
+            text = strict(body, known)
+        if text is None:
+            warnings.append(f"charset: {origin} declares {label}, but the body is not valid {label}")
+            continue
+        better = _plainly_utf8(body, known)
+        if better is None:
             return text, warnings
-        warnings.append(f"charset: {origin} declares {label}, but the body is not valid {label}")
-    wide = _looks_utf16(body)
-    text = _strict(body, wide) if wide is not None else None
-    if text is not None:
-        warnings.append(f"charset: none declared; read as {wide} with low trust")
-        return text, warnings
-    text = _strict(body, "utf-8")
+        return better, [*warnings, f"charset: {origin} declares {label}, but the body is UTF-8 and is read as such"]
+    found = guessing.wide(body)
+    if found is not None:
+        return found[0], [*warnings, f"charset: none declared; read as {found[1]} with low trust"]
+    text = strict(body, "utf-8")
     if text is not None:
         return text, warnings
-    return _guess(body, warnings)
+    text, broken = _repaired(body)
+    if text is not None:
+        return text, [*warnings, f"charset: {broken} byte sequences are not valid UTF-8 and are replaced"]
+    found = guessing.guess(body)
+    if found is None:
+        raise refused(
+            "body: neither UTF-8 nor any charset that could be recognised; declare it in content_type "
+            "(text/plain; charset=...)",
+            "charset",
+        )
+    return found[0], [*warnings, f"charset: none declared and not UTF-8; read as {found[1]} with low trust"]
+
+
+def _codec(label: str) -> str | None:
+    """The codec that a label names; None for what is no charset of a document."""
+    for name in (label, label.lower().removeprefix("x-"), label.lower().replace("mb4", "")):
+        try:
+            found = codecs.lookup(name).name
+        except (LookupError, ValueError):  # ValueError: a NUL in the label
+            continue
+        return None if found in _NOT_CHARSETS else found
+    return None
+
+
+def _plainly_utf8(body: bytes, declared: str) -> str | None:
+    """The body as UTF-8 where that is evident although another charset that fits is declared."""
+    if declared.startswith(("utf-16", "utf-32")):
+        return None if b"\x00" in body else strict(body, "utf-8")
+    if _SINGLE_BYTE.match(declared) and not body.isascii():
+        return strict(body, "utf-8")
+    return None
+
+
+def _repaired(body: bytes) -> tuple[str | None, int]:
+    """The body as UTF-8 with its broken sequences replaced, and their number; None where they are too many."""
+    text = body.decode("utf-8", "replace")
+    broken = text.count("\ufffd") - body.count(b"\xef\xbf\xbd")
+    ascii_bytes = len(body.translate(None, bytes(range(128, 256))))
+    valid = len(text) - ascii_bytes - broken
+    return (text if valid > _BROKEN * broken else None), broken
 
 
 def _declarations(body: bytes, declared: str | None, markup: bool) -> list[tuple[str, str]]:
@@ -95,51 +129,3 @@ def _declarations(body: bytes, declared: str | None, markup: bool) -> list[tuple
             # A meta element that could be read as ASCII cannot truly be UTF-16; browsers take it for UTF-8.
             found.append(("the document", "utf-8" if label.lower().startswith("utf-16") else label))
     return [(origin, label) for origin, label in found if label]
-
-
-def _strict(body: bytes, name: str) -> str | None:
-    try:
-        return body.decode(name, "strict")
-    except (UnicodeError, LookupError):  # LookupError: a codec that is not for text (base64, zlib)
-        return None
-
-
-def _looks_utf16(body: bytes) -> str | None:
-    """UTF-16 without a mark shows as a NUL in nearly every second byte of Western text."""
-    head = body[:4096]
-    half = len(head) // 2
-    if half < 4 or len(body) % 2:
-        return None
-    even, odd = head[0 : 2 * half : 2].count(0), head[1 : 2 * half : 2].count(0)
-    if odd > half * 0.7 and even == 0:
-        return "utf-16-le"
-    return "utf-16-be" if even > half * 0.7 and odd == 0 else None
-
-
-def _guess(body: bytes, warnings: list[str]) -> tuple[str, list[str]]:
-    from charset_normalizer import from_bytes
-
-    found = from_bytes(body, cp_isolation=_GUESSES, preemptive_behaviour=False)
-    best = found.best()
-    # Detection samples large bodies; the whole must decode all the same.
-    text = _strict(body, best.encoding) if best is not None else None
-    name = best.encoding if best is not None and text is not None else "cp1252"
-    if text is None or name in _NEAR_WESTERN:
-        western = _strict(body, "cp1252")
-        rival = max((match.coherence for match in found if match.encoding == "cp1252"), default=0.0)
-        if western is not None and (text is None or (best and rival >= best.coherence and _is_western(western))):
-            text, name = western, "cp1252"
-    if text is None:
-        raise DocumentError(
-            "body: neither UTF-8 nor any charset that could be recognised; declare it in content_type "
-            "(text/plain; charset=...)",
-            stage=STAGE,
-            kind="charset",
-        )
-    warnings.append(f"charset: none declared and not UTF-8; read as {name} with low trust")
-    return text, warnings
-
-
-def _is_western(text: str) -> bool:
-    """Whether all that is not ASCII is letters and the punctuation of Western text."""
-    return all(char.isalpha() or char in _WESTERN_MARKS for char in set(text) if not char.isascii())

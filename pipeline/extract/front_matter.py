@@ -1,4 +1,4 @@
-"""YAML front matter of Markdown bodies: ``---`` lines around ``key: value`` pairs at the very beginning."""
+"""Front matter of Markdown bodies, at the very beginning: YAML between ``---`` lines, TOML between ``+++`` lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from datetime import UTC, date, datetime, time, timedelta
 
 MAX_LENGTH = 65_536  # characters
 MAX_BRACKETS = 1000  # a parser's time grows faster than their number
+_MAX_DOTS = 1000  # in a line of TOML, where they may be one key, for the same reason
 _BLOCK = re.compile(r"\ufeff?---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_TOML = re.compile(r"\ufeff?\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_TOML_LINE = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*=[ \t]*(.*)$")
 _LINE = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ALIASES = {"lang": "language"}
@@ -41,10 +44,12 @@ def front_matter(text: str) -> dict[str, object]:
 
 def split(text: str) -> FrontMatter:
     """Separate front matter and body. Nothing raises: what cannot be read is warned about."""
-    match = _BLOCK.match(text[: MAX_LENGTH + 8])
+    head = text[: MAX_LENGTH + 8]
+    toml = _TOML.match(head)
+    match = toml or _BLOCK.match(head)
     if match is None:
         return FrontMatter(body=text)
-    raw, warnings = _parse(match.group(1))
+    raw, warnings = _parse_toml(match.group(1)) if toml else _parse(match.group(1))
     if raw is None:  # a thematic break and prose, not front matter
         return FrontMatter(body=text)
     values = _normalise(raw, warnings)
@@ -58,7 +63,8 @@ def _parse(block: str) -> tuple[dict[str, object] | None, list[str]]:
         if block.count("[") + block.count("{") > MAX_BRACKETS:
             raise ValueError("nested beyond reason")
         loaded = yaml.safe_load(block)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    # PyYAML trusts explicit tags: "!!bool maybe" is a KeyError, "!!int ''" an IndexError.
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError):
         lines = {m.group(1): m.group(2) for line in block.split("\n") if (m := _LINE.match(line))}
         if not lines:
             return None, []
@@ -69,7 +75,24 @@ def _parse(block: str) -> tuple[dict[str, object] | None, list[str]]:
         return {}, []
     if not isinstance(loaded, dict):
         return None, []
-    return {str(key): value for key, value in loaded.items()}, []
+    return {_said(key): value for key, value in loaded.items()}, []
+
+
+def _parse_toml(block: str) -> tuple[dict[str, object] | None, list[str]]:
+    import tomllib
+
+    try:
+        if block.count("[") + block.count("{") > MAX_BRACKETS:
+            raise ValueError("nested beyond reason")
+        if any(line.count(".") > _MAX_DOTS for line in block.split("\n")):
+            raise ValueError("a key of too many parts")
+        return dict(tomllib.loads(block)), []
+    except (ValueError, RecursionError):  # a TOMLDecodeError is a ValueError
+        lines = {m.group(1): m.group(2) for line in block.split("\n") if (m := _TOML_LINE.match(line))}
+    if not lines:
+        return None, []
+    plain: dict[str, object] = {key: value.strip().strip("\"'") for key, value in lines.items()}
+    return plain, ["front matter: not valid TOML; read line by line as 'key = value'"]
 
 
 def _normalise(raw: dict[str, object], warnings: list[str]) -> dict[str, object]:
@@ -77,8 +100,11 @@ def _normalise(raw: dict[str, object], warnings: list[str]) -> dict[str, object]
     for key, value in raw.items():
         name = _ALIASES.get(key, key)
         if name in ("title", "language", "product"):
-            if isinstance(value, str | int | float | date) and str(value).strip():
-                values[name] = str(value).strip()
+            said = _said(value)
+            if said and name == "language" and value is False:
+                said = "no"  # what YAML takes for a denial is Norwegian
+            if said:
+                values[name] = said
             elif value is not None:
                 warnings.append(f"front matter: {key} is not a text; left out")
         elif name in ("effective_from", "effective_until"):
@@ -90,6 +116,14 @@ def _normalise(raw: dict[str, object], warnings: list[str]) -> dict[str, object]
         else:
             values[name] = value
     return values
+
+
+def _said(value: object) -> str:
+    """A scalar as a text, empty for anything else and for an integer of thousands of digits."""
+    try:
+        return str(value).strip() if isinstance(value, str | int | float | date) else ""
+    except ValueError:
+        return ""
 
 
 def _micros(value: object, *, end: bool) -> int | None:

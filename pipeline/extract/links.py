@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-MAX_URL = 120
+MAX_URL = 300
+_SCHEMES = (
+    "http://",
+    "https://",
+    "ftp://",
+    "sftp://",
+    "ssh://",
+    "git://",
+    "svn://",
+    "s3://",
+    "gs://",
+    "file://",
+    "smb://",
+)
 _GENERIC = frozenset(
     {
         "",
@@ -12,10 +25,18 @@ _GENERIC = frozenset(
         "this",
         "this page",
         "this link",
+        "this document",
         "more",
         "read more",
+        "learn more",
+        "details",
         "see here",
+        "download",
         "hier",
+        "mehr",
+        "weiterlesen",
+        "ici",
+        "aquí",
     }
 )
 
@@ -29,8 +50,10 @@ def suffix(text: str, url: str | None) -> str:
     if not url or len(url) > MAX_URL or any(c.isspace() for c in url):
         return ""
     shown = text.strip()
+    if url.startswith("//") and len(url) > 2:
+        url = f"https:{url}"
     lowered = url.lower()
-    if lowered.startswith(("http://", "https://")):
+    if lowered.startswith(_SCHEMES):
         bare = lowered.split("://", 1)[1].rstrip("/")
         return "" if bare in shown.lower() else f" ({url})"
     if lowered.startswith("mailto:"):
@@ -38,4 +61,9 @@ def suffix(text: str, url: str | None) -> str:
         return "" if not address or address.lower() in shown.lower() else f" ({address})"
     if ":" in url.split("/")[0] or url.startswith("#"):
         return ""  # javascript:, data:, tel: and places on the page itself
-    return f" ({url})" if shown.lower() in _GENERIC and shown else ""
+    return f" ({url})" if shown and says_nothing(shown) else ""
+
+
+def says_nothing(text: str) -> bool:
+    """Whether a link's text alone does not tell what it leads to ("here")."""
+    return text.strip().lower() in _GENERIC

@@ -123,6 +123,18 @@ class ChunkStore(StoreCore):
             )
         return {str(item.uuid) for item in reply.objects}
 
+    def searchable(self, generation: str, tier: Tier, tenant: str, chunk_ids: Sequence[str]) -> set[str]:
+        """Those of the chunks that stand in the tier and are found there by their own vector."""
+        collection = self._names.tier(tier, generation)
+        stored = self._read(collection, tenant, chunk_ids, [], vectors=True)
+        objects: list[Object] = [
+            DataObject(properties={}, uuid=uid, vector={VECTOR: item.vector[VECTOR]})
+            for uid, item in stored.items()
+            if item.vector.get(VECTOR)
+        ]
+        lost = {str(item.uuid) for item in self._without_vector(collection, tenant, objects)}
+        return {str(item.uuid) for item in objects} - lost
+
     # ------------------------------------------------------------ vectors and copies
 
     def read_vectors(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, Vectors]:
@@ -232,6 +244,11 @@ class ChunkStore(StoreCore):
         """Ids of a document's chunks in each tier, by document filter."""
         return {tier: self._ids_of(self._names.tier(tier, generation), document) for tier in TIERS}
 
+    def section_ids_of(self, generation: str, document: DocumentRef) -> set[str]:
+        """Ids of a document's sections, by document filter."""
+        where = Filter.by_property("document").equal(document.uid)
+        return self._ids_where(self._names.records(generation), document.tenant, where)
+
     def _ids_of(self, collection: str, document: DocumentRef) -> set[str]:
         where = Filter.by_property("document").equal(document.uid)
         found = self._ids_where(collection, document.tenant, where)
@@ -257,14 +274,6 @@ class ChunkStore(StoreCore):
     def count_chunks(self, generation: str, tenant: str) -> dict[Tier, int]:
         """Chunks in each tier."""
         return {tier: self._count(self._names.tier(tier, generation), tenant) for tier in TIERS}
-
-    def _count(self, collection: str, tenant: str) -> int:
-        try:
-            with translated(f"count {collection}"):
-                reply = self._handle(collection, tenant).aggregate.over_all(total_count=True)
-        except TenantMissing:
-            return 0
-        return int(reply.total_count or 0)
 
 
 def _present(properties: dict[str, Any]) -> dict[str, Any]:

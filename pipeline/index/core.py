@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+from weaviate.classes.config import Property
 from weaviate.classes.query import Filter
 from weaviate.classes.tenants import Tenant
 from weaviate.exceptions import UnexpectedStatusCodeError
@@ -68,6 +69,7 @@ class StoreCore:
     def __init__(self, settings: Settings) -> None:
         self._names = Collections(settings.namespace)
         self._partitions = settings.kafka.partitions
+        self._data = settings.weaviate.data
         self._connection = SyncConnection(settings.weaviate)
         self._lock = threading.Lock()
         self._tenants: set[tuple[str, str]] = set()
@@ -107,6 +109,7 @@ class StoreCore:
         with translated(f"create {name}"):
             collections = self._connection.client().collections
             if collections.exists(name):
+                self._complete(name, definition["properties"])
                 return
             try:
                 collections.create(**definition)
@@ -114,6 +117,14 @@ class StoreCore:
                 # Another process was faster.
                 if error.status_code != 422 or "already exists" not in str(error):
                     raise
+
+    def _complete(self, name: str, properties: Sequence[Property]) -> None:
+        """Add the properties that a collection made by an earlier release lacks."""
+        config = self._connection.client().collections.use(name).config
+        known = {found.name for found in config.get().properties}
+        for missing in properties:
+            if missing.name not in known:
+                config.add_property(missing)
 
     def _ensure_tenant(self, collection: str, tenant: str) -> None:
         if (collection, tenant) in self._tenants:
@@ -230,6 +241,15 @@ class StoreCore:
                 return {}
             found.update((str(item.uuid), item) for item in reply.objects)
         return found
+
+    def _count(self, collection: str, tenant: str | None) -> int:
+        """Objects of one tenant; none where it is missing."""
+        try:
+            with translated(f"count {collection}"):
+                reply = self._handle(collection, tenant).aggregate.over_all(total_count=True)
+        except TenantMissing:
+            return 0
+        return int(reply.total_count or 0)
 
     def _read_records(self, collection: str, tenant: str | None, ids: Sequence[str]) -> dict[str, str]:
         objects = self._read(collection, tenant, ids, ["record"])

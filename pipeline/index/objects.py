@@ -30,14 +30,22 @@ def generation_uid(name: str) -> str:
     return str(uuid.uuid5(STORE_NAMESPACE, f"generation:{name}"))
 
 
-def record_object(uid: str, kind: str, record: BaseModel | str, version: int) -> Object:
-    """A record without a vector. Raises DocumentError (stage 'index', kind 'encoding') for text that is not Unicode."""
+def record_object(
+    uid: str, kind: str, record: BaseModel | str, version: int, document: str | None = None
+) -> Object:  # fmt: skip
+    """A record without a vector; ``document`` is the uid of the document that a section belongs to.
+
+    Raises DocumentError (stage 'index', kind 'encoding') for text that is not Unicode.
+    """
     try:
         text = record if isinstance(record, str) else record.model_dump_json()
     except PydanticSerializationError as error:
         raise _unencodable(f"{kind} {uid}") from error
     encodable(text, f"{kind} {uid}")
-    return DataObject(properties={"record": text, "type": kind, "version": version}, uuid=uid)
+    properties: dict[str, object] = {"record": text, "type": kind, "version": version}
+    if document is not None:
+        properties["document"] = document
+    return DataObject(properties=properties, uuid=uid)
 
 
 def parse(model: type[M], record: str, what: str) -> M:

@@ -55,7 +55,5 @@ def filled(manifest: Manifest, pages: Sequence[Sequence[PageEntry]]) -> Manifest
             stage="index",
             kind="manifest_pages",
         )
-    chunks = tuple(
-        ChunkEntry(chunk_id=e.chunk_id, section_ordinal=e.section_ordinal, embed_hash=e.embed_hash) for e in entries
-    )
+    chunks = tuple(ChunkEntry.model_validate(e.model_dump(exclude={"ordinal"})) for e in entries)
     return manifest.model_copy(update={"chunks": chunks})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -17,6 +16,7 @@ from pipeline.errors import Reject
 from pipeline.index import filters, frequency, lean, pages
 from pipeline.index.connection import AsyncConnection, TenantMissing, translated
 from pipeline.index.objects import ACTIVE_UID, chunk_text, generation_uid, pages_of, parse
+from pipeline.index.parsed import Parsed
 from pipeline.index.schema import TIERS, Collections
 from pipeline.index.statistics import StatisticsCache, Total
 from pipeline.ports import ChunkText, Hit, SearchFilter, TermStatistics, Vectors
@@ -27,7 +27,7 @@ from schemas.keys import principal_uid
 from schemas.receipts import Progress
 
 MAX_RECORDS = 10_000
-PARSED = 10_000  # records kept parsed, by their text
+PARSED = 10_000  # documents and principals whose records are kept parsed
 _TEXT = (
     "document", "section", "heading_path", "text", "lexical", "identifiers", "source", "kind", "content_type",
     "language",
@@ -47,6 +47,7 @@ class WeaviateReader:
         self._handles: dict[tuple[str, str | None], Any] = {}
         self._directions: dict[str, list[float]] = {}
         self._statistics = StatisticsCache(self._ask_total, self._ask_frequency)
+        self._parsed = Parsed(PARSED)  # never sections: they are texts
 
     # ------------------------------------------------------------ searches
 
@@ -155,17 +156,21 @@ class WeaviateReader:
 
     async def access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]:
         """Access records by document uid."""
-        return _readable(AccessRecord, await self._records(self._names.access, tenant, uids))
+        collection = self._names.access
+        return _readable(AccessRecord, await self._records(collection, tenant, uids), self._parsed, collection)
 
     async def principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]:
         """Membership records by principal."""
         by_uid = {principal_uid(tenant, p): p for p in principals}
-        records = await self._records(self._names.principals, tenant, list(by_uid))
-        return {by_uid[uid]: record for uid, record in _readable(PrincipalRecord, records).items()}
+        collection = self._names.principals
+        records = await self._records(collection, tenant, list(by_uid))
+        found = _readable(PrincipalRecord, records, self._parsed, collection)
+        return {by_uid[uid]: record for uid, record in found.items()}
 
     async def manifests(self, generation: str, tenant: str, uids: Sequence[str]) -> dict[str, Manifest]:
         """Manifests by document uid."""
-        return _readable(Manifest, await self._records(self._names.records(generation), tenant, uids))
+        collection = self._names.records(generation)
+        return _readable(Manifest, await self._records(collection, tenant, uids), self._parsed, collection)
 
     async def page_entries(self, generation: str, manifest: Manifest, chunk_ids: Sequence[str]) -> dict[str, PageEntry]:
         """Entries of those of the chunk ids that a paged manifest lists; only their pages are read."""
@@ -219,6 +224,21 @@ class WeaviateReader:
         records = await self._all(self._names.progress)
         return list(_readable(Progress, {uid: record for uid, (_, record) in records.items()}).values())
 
+    def forget(self, generation: str) -> None:
+        """Release handles and statistics of a generation that nobody asks for any more."""
+        gone = set(self._names.of_generation(generation))
+        self._handles = {place: handle for place, handle in self._handles.items() if place[0] not in gone}
+        self._directions.pop(generation, None)
+        self._statistics.forget(generation)
+
+    def remembered(self, uid: str) -> list[BaseModel]:
+        """Records of a document that are kept in memory."""
+        return self._parsed.remembered(uid)
+
+    def forget_document(self, uid: str) -> None:
+        """Keep none of a document's records in memory."""
+        self._parsed.forget(uid)
+
     async def close(self) -> None:
         """Close the connection."""
         await self._statistics.close()
@@ -265,18 +285,17 @@ class WeaviateReader:
         return {str(o.uuid): (str(o.properties["type"]), str(o.properties["record"])) for o in reply.objects}
 
 
-@functools.lru_cache(maxsize=PARSED)
-def _parsed(model: type[BaseModel], record: str) -> BaseModel:
-    """A frozen model of exactly this text: searches meet the same records again, and parsing them costs most."""
-    return parse(model, record, model.__name__)
-
-
-def _readable(model: type[M], records: dict[str, str]) -> dict[str, M]:
+def _readable(
+    model: type[M], records: dict[str, str], parsed: Parsed | None = None, collection: str = ""
+) -> dict[str, M]:
     """Parsed records; one that cannot be read is reported and absent, so that what it guards stays closed."""
     found: dict[str, M] = {}
     for uid, record in records.items():
         try:
-            found[uid] = cast(M, _parsed(model, record))
+            if parsed is not None:
+                found[uid] = parsed.get(model, collection, uid, record)
+            else:
+                found[uid] = parse(model, record, model.__name__)
         except Reject as error:
             _log.error("record %s ignored: %s", uid, error.reason)
     return found

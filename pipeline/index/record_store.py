@@ -67,21 +67,21 @@ class RecordStore(StoreCore):
         ]
         return {generation.name: generation for generation in found}
 
-    def write_generation(self, generation: Generation) -> None:
+    def write_generation(self, generation: Generation, deadline: Deadline | None = None) -> None:
         """Replace a generation's record."""
         uid = generation_uid(generation.name)
         record = record_object(uid, "generation", generation, generation.version)
-        self._upsert_records(self._names.generations, None, [record], None)
+        self._upsert_records(self._names.generations, None, [record], deadline)
 
     def active_generation(self) -> str | None:
         """Name of the active generation, or None."""
         records = self._read_records(self._names.generations, None, [ACTIVE_UID])
         return str(json.loads(records[ACTIVE_UID])["active"]) if records else None
 
-    def set_active_generation(self, name: str) -> None:
+    def set_active_generation(self, name: str, deadline: Deadline | None = None) -> None:
         """Switch the active generation: one write."""
         record = record_object(ACTIVE_UID, "active", json.dumps({"active": name}), 0)
-        self._upsert_records(self._names.generations, None, [record], None)
+        self._upsert_records(self._names.generations, None, [record], deadline)
 
     def read_progress(self, lane: str, generation: str, topic: str) -> dict[int, Progress]:
         """Progress by partition; asked by id for every partition of the log, so that none is overlooked."""
@@ -164,7 +164,7 @@ class RecordStore(StoreCore):
         deadline: Deadline | None = None,
     ) -> None:
         """Replace sections."""
-        objects = [record_object(section.section_id, "section", section, 0) for section in sections]
+        objects = [record_object(s.section_id, "section", s, 0, document.uid) for s in sections]
         self._upsert_records(self._names.records(generation), document.tenant, objects, deadline)
 
     def read_sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:

@@ -70,6 +70,16 @@ class Collections:
         """Manifests, their pages, and sections."""
         return self._name("Records", generation)
 
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the names of this namespace's collections, the generation's name in ``generation``.
+
+        Of "docs" and "docs_old" either name starts like the other's collections.
+        """
+        base = re.escape(self._name(""))
+        return re.compile(
+            rf"{base}(?:Access|Principals|Progress|Generations|(?:Hot|Cold|Records)_(?P<generation>[a-z]\w{{0,31}}))"
+        )
+
     def of_generation(self, generation: str) -> list[str]:
         """All collections of a generation."""
         return [self.tier("hot", generation), self.tier("cold", generation), self.records(generation)]
@@ -133,8 +143,16 @@ def chunk_properties() -> list[Property]:
 
 
 def record_properties() -> list[Property]:
-    """Properties of all record collections: the record as JSON, and what helps a human who looks."""
-    return [_stored("record"), _stored("type"), _number("version", filterable=False, ranged=False)]
+    """Properties of all record collections: the record as JSON, and what tells whose it is without reading it.
+
+    ``document`` is set for sections only, whose record does not name their document.
+    """
+    return [
+        _stored("record"),
+        _stored("type"),
+        _number("version", filterable=False, ranged=False),
+        _field("document"),
+    ]
 
 
 def _inverted() -> Any:

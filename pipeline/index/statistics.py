@@ -80,6 +80,11 @@ class _Kept(Generic[V]):
             self._values.popitem(last=False)
         return value
 
+    def drop(self, which: Callable[[Hashable], bool]) -> None:
+        """Release the values of some keys."""
+        for key in [key for key in self._values if which(key)]:
+            del self._values[key]
+
     def _refreshed(self, key: Hashable, task: asyncio.Task[V]) -> None:
         self._refreshing.pop(key, None)
         if not task.cancelled():
@@ -128,6 +133,11 @@ class StatisticsCache:
         key = (*corpus, term)
         changes_fast = small or self._frequencies.peek(key) == 0
         return await self._frequencies.get(key, lambda: self._ask_frequency(*corpus, term), changes_fast)
+
+    def forget(self, generation: str) -> None:
+        """Release what is kept of a generation's corpora."""
+        for kept in (self._totals, self._frequencies):
+            kept.drop(lambda key: isinstance(key, tuple) and key[0] == generation)
 
     async def close(self) -> None:
         """End refreshes that are on their way."""

@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 
 from pipeline.errors import ConfigError
-from pipeline.ports import BodyStore
+from pipeline.ports import BodyStore, BodyTree
 from schemas.events import ClaimCheck, InlineBody
 from schemas.keys import DocumentRef
 
@@ -18,6 +18,7 @@ class BodyPlacer:
     store: BodyStore | None
     inline_limit: int = 65_536
     max_bytes: int = 50_000_000
+    tree: BodyTree | None = None  # what lies in the store already
 
     def inline(self, body: bytes) -> bool:
         """Whether the body rides in the event."""
@@ -39,7 +40,10 @@ class BodyPlacer:
         path, sha256 = self.store.put(document, version, body)
         return ClaimCheck(path=path, size=len(body), sha256=sha256)
 
-    def remove(self, path: str) -> None:
-        """Remove a body (deletion). Raises BusUnavailable."""
-        if self.store is not None:
-            self.store.delete(path)
+    def remove(self, document: DocumentRef, newest: str | None) -> None:
+        """Remove every body of a deleted document, of older versions too. Raises BusUnavailable."""
+        if self.tree is not None:
+            for path in self.tree.of_document(document):
+                self.tree.delete(path)
+        elif self.store is not None and newest is not None:
+            self.store.delete(newest)

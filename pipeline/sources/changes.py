@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from pipeline.ports import Outgoing
+from pipeline.sources.compare import Verdict
 from schemas.events import (
     AccessSet,
     AccessTombstone,
@@ -49,6 +50,7 @@ class Change:
     drop_body: str | None = None  # claim check to remove once this is committed
     again: bool = False  # observe the document once more when this is committed: its content follows
     replaces: bool = False  # an older text of the document stands until this content is indexed
+    verdict: Verdict | None = None  # what an observed document differed in
 
     @property
     def size(self) -> int:
@@ -127,6 +129,12 @@ def cursor_record(cursor: SourceCursor) -> Outgoing:
     return Outgoing(Topic.CURSORS, key, _value(cursor), partition_key=place)
 
 
+def ended_cursor_record(tenant: str, source: str, stream: str = "changes") -> Outgoing:
+    """Ends a cursor: a source without one is complete up to no time, since nobody looks at it."""
+    place = source_partition_key(tenant, source)
+    return Outgoing(Topic.CURSORS, cursor_key(tenant, source, stream), None, partition_key=place)
+
+
 def _records(changes: Sequence[Change]) -> tuple[list[Outgoing], list[Outgoing], list[Outgoing], list[Outgoing]]:
     membership = [membership_record(e) for c in changes for e in c.membership]
     access = [_access(e) for c in changes for e in c.access]
@@ -169,20 +177,24 @@ def _urgent_first(changes: Sequence[Change]) -> tuple[list[Change], list[Change]
 
 
 def transactions(
-    changes: Sequence[Change], cursor: Callable[[], SourceCursor], limits: Limits
+    changes: Sequence[Change],
+    cursor: Callable[[], SourceCursor],
+    limits: Limits,
+    last: Callable[[], SourceCursor] | None = None,
 ) -> Iterator[Transaction]:
     """Cut changes into transactions: what takes away first, memberships before documents; memberships that give last.
 
     A membership that gives must not be in force before the documents that it opens are as they were seen with it.
 
-    ``cursor`` is asked once for each, when it is built. The order inside: membership, access, content, states, cursor.
+    ``cursor`` is asked once for each, when it is built; for the last of them ``last``, where it is given. The order
+    inside: membership, access, content, states, cursor.
     """
     losses, gains = _urgent_first([c for c in changes if c.membership])
     urgent, rest = _urgent_first([c for c in changes if not c.membership])
     hurried = min(limits.urgent_events, limits.events)
     parts = ((losses, limits.events), (urgent, hurried), (rest, limits.events), (gains, limits.events))
-    for part, events in parts:
-        for group in _groups(part, events, limits.bytes):
-            end = cursor()
-            ordered = [record for kind in _records(group) for record in kind]
-            yield Transaction((*ordered, cursor_record(end)), tuple(group), end)
+    groups = [group for part, events in parts for group in _groups(part, events, limits.bytes)]
+    for number, group in enumerate(groups, 1):
+        end = last() if last is not None and number == len(groups) else cursor()
+        ordered = [record for kind in _records(group) for record in kind]
+        yield Transaction((*ordered, cursor_record(end)), tuple(group), end)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipeline.ports import SourceDocument
 from pipeline.sources.rules import is_within, rule_hash
-from pipeline.sources.states import QUARANTINE, Known
+from pipeline.sources.states import Known
 from schemas.access import AccessRule
 from schemas.events import ContentUpserted, InlineBody, Priority, SourceFacts
 
@@ -26,6 +26,13 @@ class Verdict:
     held: bool = False  # the document was in quarantine and is here again
     content_hash: bytes = b""
     attributes_hash: bytes = b""
+    fresh: bool = False  # not known before, or deleted
+    same_text: bool = False  # what is known of its content and attributes holds
+
+    @property
+    def differs(self) -> bool:
+        """Whether the source says anything else than the log."""
+        return not self.same_text or self.regranted
 
     @property
     def republish(self) -> bool:
@@ -71,18 +78,24 @@ def compare(seen: SourceDocument, known: Known | None, *, force: bool = False) -
     fresh = known is None or known.deleted
     by_rule = compare_rule(seen.rule, old)
     content, attributes = hashlib.sha256(seen.body).digest(), attributes_hash(seen)
-    redacts = seen.redacted and not fresh
-    redacts = redacts and (old.content_hash != content or old.not_before < old.content_version)
+    held = old.doubted
+    other = old.content_hash != content
+    redacts = seen.redacted and (other or old.not_before < old.content_version)
+    # Of what was hidden in doubt nobody knows why its text is another one: the older is not shown for a moment again.
+    redacts = not fresh and (redacts or (held and other))
+    same = not fresh and (old.content_hash, old.attributes_hash) == (content, attributes)
     return Verdict(
         by_rule.rule,
-        altered=fresh or force or redacts or (old.content_hash, old.attributes_hash) != (content, attributes),
+        altered=force or redacts or not same,
         regranted=by_rule.regranted,
         widened=by_rule.widened,
         narrowed=by_rule.narrowed,
         redacts=redacts,
-        held=QUARANTINE in old.holds,
+        held=held,
         content_hash=content,
         attributes_hash=attributes,
+        fresh=fresh,
+        same_text=same,
     )
 
 

@@ -8,7 +8,9 @@ doubt and must be built again from the log.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -26,7 +28,7 @@ from pipeline.ports import (
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import AccessEvent, Change, Refusal
 from pipeline.sources.compare import Verdict, compare, compare_rule, content_event
-from pipeline.sources.states import QUARANTINE, HoldName, Known, RulePool
+from pipeline.sources.states import QUARANTINE, HoldName, Known, RulePool, hold_name
 from schemas.documents import PrincipalPart
 from schemas.events import (
     AccessSet,
@@ -37,6 +39,7 @@ from schemas.events import (
     HoldChanged,
     MembershipSet,
     Priority,
+    Quarantine,
     SourceCursor,
     SourceFacts,
 )
@@ -76,6 +79,8 @@ class Ledger:
         if record.value is None:
             if len(parts) == 5:
                 self._documents.pop((parts[3], parts[4]), None)
+            elif len(parts) == 4:
+                self.cursors.pop(parts[3], None)
             return
         if parts[2] == "cursor":
             cursor = _read(SourceCursor, record)
@@ -97,7 +102,7 @@ class Ledger:
         event = _read(MembershipSet, record)
         self.last_version = max(self.last_version, event.version)
         self.members[event.principal] = PrincipalPart(
-            parents=event.parents, removed=event.removed, version=event.version
+            parents=event.parents, until=event.until, removed=event.removed, version=event.version
         )
 
     def expired(self) -> list[DocumentRef]:
@@ -123,6 +128,11 @@ class Ledger:
     def live(self) -> int:
         """Number of documents that are not deleted (from any thread)."""
         return sum(not s.deleted for s in list(self._documents.values()))
+
+    def doubt(self) -> None:
+        """Forget which revisions were read: every document is read again when it is met. Texts and rules stay known."""
+        for known in self._documents.values():
+            known.revision = None
 
     def next_version(self) -> int:
         """The next version of this source."""
@@ -158,8 +168,13 @@ class Ledger:
             return self.access(seen)
         return self.memberships([seen])
 
-    def document(self, seen: SourceDocument, *, priority: Priority = "live", force: bool = False) -> list[Change]:
-        """A document as it is now: content, rule, attributes. Its rule is None where the source leaves it as it was."""
+    def document(
+        self, seen: SourceDocument, *, priority: Priority = "live", force: bool = False, restate: bool = False
+    ) -> list[Change]:
+        """A document as it is now: content, rule, attributes. Its rule is None where the source leaves it as it was.
+
+        ``force`` publishes unchanged content again, ``restate`` the unchanged rule too.
+        """
         document = seen.document
         known = self._documents.get((document.kind, document.id))
         verdict = compare(seen, known, force=force)
@@ -171,7 +186,8 @@ class Ledger:
             # Storing a large body takes time, or fails, and a revocation must not wait for that.
             return self._rule_first(seen, known or Known(), verdict)
         old = known or Known()
-        access_version = self.next_version() if verdict.new_rule else old.access_version
+        new_rule = verdict.new_rule or restate
+        access_version = self.next_version() if new_rule else old.access_version
         content_version = self.next_version() if verdict.republish else old.content_version
         state = Known(
             content_version=content_version,
@@ -186,7 +202,7 @@ class Ledger:
             revision=seen.revision,
         )
         access: list[AccessEvent] = []
-        if verdict.new_rule:
+        if new_rule:
             access.append(self._access_set(document, state, verdict, seen.updated_at, priority))
         if verdict.held:
             access.append(self._hold(document, active=False, reason="seen again at the source"))
@@ -202,7 +218,8 @@ class Ledger:
                 state=state.to_state(document),
                 urgent=verdict.urgent,
                 refusal=refusal,
-                replaces=content is not None and old.content_version > 0 and not old.deleted,
+                replaces=content is not None and not verdict.fresh and not (force and verdict.same_text),
+                verdict=verdict,
             )
         ]
 
@@ -215,13 +232,17 @@ class Ledger:
         state.attributes_hash = None  # differs from any, so that the content follows
         self._documents[(seen.document.kind, seen.document.id)] = state
         event = self._access_set(seen.document, state, verdict, seen.updated_at, "live")
-        return [Change(seen.document, access=(event,), state=state.to_state(seen.document), urgent=True, again=True)]
+        after = state.to_state(seen.document)
+        return [Change(seen.document, access=(event,), state=after, urgent=True, again=True, verdict=verdict)]
 
-    def deletion(self, seen: SourceDeletion) -> list[Change]:
-        """A document that is gone. One never seen gets a tombstone too: its creation may come late."""
+    def deletion(self, seen: SourceDeletion, *, force: bool = False) -> list[Change]:
+        """A document that is gone. One never seen gets a tombstone too: its creation may come late.
+
+        ``force`` says it again of one that is deleted already.
+        """
         document = seen.document
         known = self._documents.get((document.kind, document.id))
-        if known is not None and known.deleted:
+        if known is not None and known.deleted and not force:
             return []
         old = known.copy() if known is not None else Known()
         now = self._clock.now()
@@ -289,13 +310,15 @@ class Ledger:
         """Direct parents of principals; with ``whole`` the principals that are not named have ended.
 
         What takes something away comes first. A parent that leads to a ``#deny`` takes away by being gained. Without
-        ``gains`` that is all: what gives is left to a later call. Who is in an ``undecided`` parent stays in it.
+        ``gains`` that is all: what gives is left to a later call. Who is in an ``undecided`` parent stays in it, and an
+        ``undecided`` principal does not end. An end that is nearer than before takes away, a later one gives.
         """
-        wanted = {s.principal: PrincipalPart(parents=_parents(s), removed=s.removed, version=0) for s in seen}
+        wanted = {s.principal: _part(s) for s in seen}
         if whole:
-            ended = [p for p, part in self.members.items() if p not in wanted and not part.removed]
+            live = {p for p, part in self.members.items() if not part.removed}
+            ended = sorted(live - set(wanted) - undecided)
             wanted.update({p: PrincipalPart(removed=True, version=0) for p in ended})
-        denying = _Denying(wanted, self.members)
+        denying = _Denying(wanted, self.members, self._clock.now())
         losing: list[str] = []
         gaining: list[str] = []
         for principal, part in list(wanted.items()):
@@ -303,16 +326,16 @@ class Ledger:
             before, after = set(known.parents) if known else set(), set(part.parents)
             if undecided & before - after and not part.removed:
                 after |= undecided & before
-                part = wanted[principal] = part.model_copy(update={"parents": tuple(sorted(after))})
+                part = wanted[principal] = _with_parents(part, after, known)
             denied = {p for p in after - before if denying(p)}
             if not gains and not part.removed:
                 after = (after & before) | denied | {p for p in before if p.endswith(DENY)}
                 if (known is None or known.removed) and (principal.startswith("user:") or not after):
                     continue  # nobody so far, and being somebody is a gain
-                part = wanted[principal] = part.model_copy(update={"parents": tuple(sorted(after))})
-            if known is not None and (known.parents, known.removed) == (part.parents, part.removed):
+                part = wanted[principal] = _losing_ends(_with_parents(part, after, known), known, denying)
+            if known is not None and _says(known) == _says(part):
                 continue
-            loses = part.removed or bool(before - after) or bool(denied)
+            loses = part.removed or bool(before - after) or bool(denied) or _ends_take(part, known, denying)
             (losing if loses else gaining).append(principal)
         changes = []
         for principal in losing + gaining:
@@ -322,6 +345,7 @@ class Ledger:
                 tenant=self.tenant,
                 principal=principal,
                 parents=part.parents,
+                until=part.until,
                 removed=part.removed,
                 version=part.version,
                 observed_at=self._clock.now(),
@@ -330,17 +354,65 @@ class Ledger:
             changes.append(Change(membership=(event,), urgent=principal in losing))
         return changes
 
-    def hold(self, document: DocumentRef, *, active: bool, reason: str, name: HoldName = QUARANTINE) -> list[Change]:
-        """Lay on or lift a hold; nothing where the quarantine is so already, or the document is unknown."""
+    def differing(self, seen: Iterable[SourceMembership], undecided: frozenset[str] = frozenset()) -> int:
+        """How many principals ``memberships`` with the whole state would speak of. Nothing changes."""
+        before = dict(self.members)
+        try:
+            return len(self.memberships(seen, whole=True, undecided=undecided))
+        finally:
+            self.members = before
+
+    def hold(
+        self,
+        document: DocumentRef,
+        *,
+        active: bool,
+        reason: str,
+        name: HoldName = QUARANTINE,
+        quarantine: Quarantine | None = None,
+    ) -> list[Change]:
+        """Lay on or lift a hold; nothing where the quarantine is so already, or the document is unknown.
+
+        ``quarantine`` says why it is laid on. A document that was unreadable and is lacking now counts as lacking.
+        """
         known = self._documents.get((document.kind, document.id))
-        if known is None or (name == QUARANTINE and (name in known.holds) == active):
+        if known is None:
+            return []
+        standing = name == QUARANTINE and (name in known.holds) == active
+        lacking = quarantine is not None and quarantine.absent
+        if standing and not (active and lacking and (known.quarantine is None or not known.quarantine.absent)):
             return []
         state = known.copy()
         others = tuple(h for h in known.holds if h != name)
         state.holds = (*others, name) if active else others
+        if name == QUARANTINE:
+            state.quarantine = quarantine if active else None
         self._documents[(document.kind, document.id)] = state
         event = self._hold(document, active=active, reason=reason, name=name)
-        return [Change(document, access=(event,), state=state.to_state(document), urgent=True)]
+        access = () if standing else (event,)
+        return [Change(document, access=access, state=state.to_state(document), urgent=True)]
+
+    def overrule(self, document: DocumentRef, reason: str) -> list[Change]:
+        """Lift the quarantine of a document although it is still missing: it is not laid on again for that."""
+        known = self._documents.get((document.kind, document.id))
+        cause = known.quarantine if known is not None else None
+        changes = self.hold(document, active=False, reason=reason)
+        if changes and cause is not None:
+            state = self._documents[(document.kind, document.id)]
+            state.quarantine = cause.model_copy(update={"overruled": True})
+            changes = [replace(changes[0], state=state.to_state(document))]
+        return changes
+
+    def restate_holds(self, document: DocumentRef) -> list[Change]:
+        """The holds that stand, once more."""
+        known = self._documents.get((document.kind, document.id))
+        if known is None or known.deleted or not known.holds:
+            return []
+        events = tuple(
+            self._hold(document, active=True, reason="said again by request", name=hold_name(name))
+            for name in known.holds
+        )
+        return [Change(document, access=events, state=known.to_state(document), urgent=True)]
 
     # ------------------------------------------------------------ parts of events
 
@@ -394,10 +466,10 @@ class Ledger:
 
 
 class _Denying:
-    """Whether being in a group or audience denies something: it is a deny set, or leads to one."""
+    """Whether being in a group or audience denies something: it is a deny set, or leads to one at ``now``."""
 
-    def __init__(self, wanted: Mapping[str, PrincipalPart], known: Mapping[str, PrincipalPart]) -> None:
-        self._wanted, self._known = wanted, known
+    def __init__(self, wanted: Mapping[str, PrincipalPart], known: Mapping[str, PrincipalPart], now: int) -> None:
+        self._wanted, self._known, self._now = wanted, known, now
         self._found: dict[str, bool] = {}
 
     def __call__(self, principal: str) -> bool:
@@ -412,14 +484,50 @@ class _Denying:
             if name.endswith(DENY):
                 return True
             part = self._wanted.get(name) or self._known.get(name)
-            above = set(part.parents) - seen if part is not None else ()
+            above = {p for p in part.parents if self._now < _end(part, p)} - seen if part is not None else set()
             seen.update(above)
             todo += above
         return False
 
 
-def _parents(seen: SourceMembership) -> tuple[str, ...]:
-    return () if seen.removed else tuple(sorted(set(seen.parents)))
+def _part(seen: SourceMembership) -> PrincipalPart:
+    parents = () if seen.removed else tuple(sorted(set(seen.parents)))
+    until = {p: seen.until[p] for p in parents if p in seen.until}
+    return PrincipalPart(parents=parents, until=until, removed=seen.removed, version=0)
+
+
+def _says(part: PrincipalPart) -> tuple[tuple[str, ...], dict[str, int], bool]:
+    return part.parents, part.until, part.removed
+
+
+def _end(part: PrincipalPart, parent: str) -> float:
+    return part.until.get(parent, math.inf)
+
+
+def _with_parents(part: PrincipalPart, parents: set[str], known: PrincipalPart | None) -> PrincipalPart:
+    """The part with these parents: those that it lacks are kept as they were known."""
+    until = {p: end for p, end in part.until.items() if p in parents}
+    if known is not None:
+        until |= {p: end for p, end in known.until.items() if p in parents and p not in part.parents}
+    return part.model_copy(update={"parents": tuple(sorted(parents)), "until": until})
+
+
+def _losing_ends(part: PrincipalPart, known: PrincipalPart | None, denying: _Denying) -> PrincipalPart:
+    """The part without the ends that give: the nearer of both counts, in what denies the later."""
+    if known is None:
+        return part
+    ends = {p: _end(part, p) for p in part.parents}
+    both = set(part.parents) & set(known.parents)
+    ends |= {p: (max if denying(p) else min)(ends[p], _end(known, p)) for p in both}
+    return part.model_copy(update={"until": {p: int(end) for p, end in ends.items() if end != math.inf}})
+
+
+def _ends_take(part: PrincipalPart, known: PrincipalPart | None, denying: _Denying) -> bool:
+    """Whether a membership that stays ends sooner, or one that denies later."""
+    if known is None:
+        return False
+    both = set(part.parents) & set(known.parents)
+    return any(_end(part, p) > _end(known, p) if denying(p) else _end(part, p) < _end(known, p) for p in both)
 
 
 def _key_parts(record: Record) -> list[str]:

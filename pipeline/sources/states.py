@@ -6,13 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from weakref import WeakValueDictionary
 
+from pydantic import TypeAdapter
+
 from pipeline.sources.rules import rule_hash
 from schemas.access import AccessRule
-from schemas.events import DocumentState
+from schemas.events import DocumentState, Quarantine
 from schemas.keys import DocumentRef
 
 HoldName = Literal["quarantine", "legal", "administrator"]
 QUARANTINE: Literal["quarantine"] = "quarantine"
+
+
+def hold_name(name: str) -> HoldName:
+    """A stored name of a hold as what it is."""
+    return TypeAdapter[HoldName](HoldName).validate_python(name)
 
 
 @dataclass(slots=True)
@@ -27,9 +34,15 @@ class Known:
     attributes_hash: bytes | None = None
     rule: AccessRule | None = None
     holds: tuple[str, ...] = ()
+    quarantine: Quarantine | None = None
     body_path: str | None = None
     path: str | None = None
     revision: str | None = None
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it is hidden in doubt, or shown in spite of one: whenever it is met, it is read."""
+        return QUARANTINE in self.holds or self.quarantine is not None
 
     def to_state(self, document: DocumentRef) -> DocumentState:
         """As it is written to ``cursors``."""
@@ -44,6 +57,7 @@ class Known:
             access_hash=rule_hash(self.rule) if self.rule else None,
             rule=self.rule,
             holds=self.holds,
+            quarantine=self.quarantine,
             body_path=self.body_path,
             path=self.path,
             revision=self.revision,
@@ -76,6 +90,7 @@ class RulePool:
             attributes_hash=bytes.fromhex(state.attributes_hash) if state.attributes_hash else None,
             rule=self.shared(state.rule) if state.rule else None,
             holds=state.holds,
+            quarantine=state.quarantine,
             body_path=state.body_path,
             path=path,
             revision=state.revision,

@@ -102,15 +102,27 @@ function hit(h, query) {
     h.scores.exact ? element("li", { class: "strong" }, "exact match") : null,
     element("li", { title: h.updated_at ? moment(h.updated_at) : "" }, `${age(h.age_s)} old`),
     element("li", {}, `part ${h.chunk_index + 1} of ${h.chunk_total}`),
+    h.page ? element("li", {}, `page ${h.page}`) : null,
+    h.summary ? element("li", { class: "strong" }, "summary") : null,
     element("li", { title: "index tier" }, h.tier),
     ranks ? element("li", {}, ranks) : null,
     link ? element("li", {}, element("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "at its source")) : null,
   );
   return element("li", { class: "hit" },
     element("h3", {}, element("button", { type: "button", onclick: () => openDocument(h.document_uid) }, h.title || h.document_id)),
-    element("p", { class: "path" }, h.heading_path.join(" › ")),
+    element("p", { class: "path" }, [h.path, ...h.heading_path].filter(Boolean).join(" › ")),
     element("p", { class: "text" }, ...highlighted(h.text, query)),
+    h.also.length ? also(h.also) : null,
+    ...h.warnings.map((w) => element("p", { class: "doubt" }, w)),
     facts);
+}
+
+function also(others) {
+  return element("details", { class: "also" },
+    element("summary", {}, `the same in ${others.length} more`),
+    element("ul", {}, ...others.map((o) => element("li", {},
+      element("button", { type: "button", onclick: () => openDocument(o.document_uid) }, o.title || o.document_id),
+      o.path ? ` ${o.path}` : ""))));
 }
 
 function showCompleteness(complete) {

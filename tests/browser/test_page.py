@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.product import Product
+from tests.product import Product, until
 
 
 def sign_in(page: Page, product: Product, user: str) -> None:
@@ -64,3 +64,19 @@ def test_a_wrong_token_and_no_token_are_told_in_words(page: Page, product: Produ
     expect(page.locator("#status")).to_contain_text("oken")
     assert page.locator("#results > li").count() == 0
     picture(page, "refused")
+
+
+@pytest.mark.requirement("A8", "B5")
+def test_copies_are_one_hit_that_names_the_others(page: Page, product: Product) -> None:
+    text = "# Weir\n\nThe weir keeper opens the eastern sluice when the gauge at the mill shows four fathoms.\n"
+    for name in ("one", "two", "three"):
+        product.write(f"weir/{name}.md", text)
+    until(lambda: len(product.found("bob", "weir keeper eastern sluice", mode="sparse")) == 3, 30)
+    sign_in(page, product, "bob")
+    search(page, "weir keeper eastern sluice")
+    first = page.locator("#results > li").first
+    expect(first).to_contain_text("the same in 2 more")
+    first.locator("summary").click()
+    picture(page, "copies")
+    first.locator(".also button").first.click()
+    expect(page.locator("#document")).to_contain_text("four fathoms")

@@ -31,6 +31,7 @@ def test_run_once_ingests_checks_and_says_so_in_its_last_line(tmp_path: Path, ca
         "HEADWATER_QUERY__RECEIPTS_PATH": str(tmp_path / "receipts.sqlite"),
         "HEADWATER_BODIES__STORE": f"file://{tmp_path / 'bodies'}",
         "HEADWATER_CANARY__ENABLED": "false",
+        "HEADWATER_DAGSTER__ENABLED": "false",
     }
     done = subprocess.run(
         [sys.executable, "-m", "infra.cli", "run", "--once"], cwd=project, env=env, capture_output=True, text=True,

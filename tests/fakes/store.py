@@ -10,10 +10,10 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -22,7 +22,17 @@ from pipeline.errors import Reject, StoreUnavailable
 from pipeline.index import pages as manifest_pages
 from pipeline.index.objects import check_vector, chunk_object, chunk_text, parse, record_object
 from pipeline.index.schema import BM25_B, BM25_K1, TIERS
-from pipeline.ports import ChunkText, ChunkWrite, Deadline, Hit, SearchFilter, TermStatistics, Vectors
+from pipeline.ports import (
+    ChunkText,
+    ChunkWrite,
+    Deadline,
+    Hit,
+    SearchFilter,
+    StandingChunk,
+    StoreFootprint,
+    TermStatistics,
+    Vectors,
+)
 from schemas.documents import AccessRecord, Manifest, PageEntry, PrincipalRecord, Section, Tier, page_of
 from schemas.generation import Generation
 from schemas.keys import DocumentRef, principal_uid, progress_uid
@@ -30,6 +40,7 @@ from schemas.receipts import Progress
 
 M = TypeVar("M", bound=BaseModel)
 Place = tuple[str, str | None]  # collection, tenant
+WALK_PAGE = 100
 _ANY_OF = (
     ("documents", "document"), ("sources", "source"), ("kinds", "kind"), ("content_types", "content_type"),
     ("languages", "language"), ("products", "product"),
@@ -69,9 +80,14 @@ class FakeStore:
     """``ports.IndexStore`` in memory. ``reader()`` gives the ``ports.IndexReader`` on the same data."""
 
     trace: list[Call] = field(default_factory=list)
+    refuses: tuple[str, ...] = ()  # collections that are read-only
+    disk_bytes: int | None = None
+    disk_used: float | None = None
+    written: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._records: dict[Place, dict[str, str]] = {}
+        self._kinds: dict[tuple[Place, str], tuple[str, str]] = {}  # kind of record, uid of a section's document
         self._chunks: dict[Place, dict[str, StoredChunk]] = {}
         self._dimensions: dict[str, int] = {}
         self._collections: set[str] = set()
@@ -151,9 +167,13 @@ class FakeStore:
         if collection not in self._collections:
             raise StoreUnavailable(f"collection {collection} does not exist")
 
-    def _put(self, collection: str, tenant: str | None, uid: str, kind: str, model: BaseModel, version: int) -> None:
+    def _put(
+        self, collection: str, tenant: str | None, uid: str, kind: str, model: BaseModel, version: int,
+        document: str | None = None,
+    ) -> None:  # fmt: skip
         self._need(collection)
-        item = record_object(uid, kind, model, version)
+        item = record_object(uid, kind, model, version, document)
+        self._kinds[((collection, tenant), uid)] = (kind, document or "")
         self._records.setdefault((collection, tenant), {})[uid] = str(item.properties["record"])
 
     def _get(
@@ -200,9 +220,9 @@ class FakeStore:
             self._need("generations")
             return self._get("generations", None, list(self._records.get(("generations", None), {})), Generation)
 
-    def write_generation(self, generation: Generation) -> None:
+    def write_generation(self, generation: Generation, deadline: Deadline | None = None) -> None:
         """See the port."""
-        with self._call("write_generation", generation.name):
+        with self._call("write_generation", generation.name, deadline=deadline):
             self._put("generations", None, generation.name, "generation", generation, generation.version)
 
     def active_generation(self) -> str | None:
@@ -211,9 +231,9 @@ class FakeStore:
             self._need("generations")
             return self._active
 
-    def set_active_generation(self, name: str) -> None:
+    def set_active_generation(self, name: str, deadline: Deadline | None = None) -> None:
         """See the port."""
-        with self._call("set_active_generation", name):
+        with self._call("set_active_generation", name, deadline=deadline):
             self._need("generations")
             self._active = name
 
@@ -314,7 +334,9 @@ class FakeStore:
         ids = [section.section_id for section in sections]
         with self._call("write_sections", generation, document.tenant, ids, deadline=deadline):
             for section in sections:
-                self._put(f"records:{generation}", document.tenant, section.section_id, "section", section, 0)
+                self._put(
+                    f"records:{generation}", document.tenant, section.section_id, "section", section, 0, document.uid
+                )
 
     def read_sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """See the port."""
@@ -428,6 +450,19 @@ class FakeStore:
                     if uid in stored:
                         stored[uid].properties.update(allow=list(allow), allow2=list(allow2))
 
+    def searchable(self, generation: str, tier: Tier, tenant: str, chunk_ids: Sequence[str]) -> set[str]:
+        """See the port."""
+        with self._call("searchable", generation, tenant, chunk_ids, tier):
+            stored = self.tier(generation, tier, tenant)
+            return {uid for uid in chunk_ids if uid in stored and stored[uid].vector is not None}
+
+    def section_ids_of(self, generation: str, document: DocumentRef) -> set[str]:
+        """See the port."""
+        place = (f"records:{generation}", document.tenant)
+        with self._call("section_ids_of", generation, document.tenant, [document.uid]):
+            stored = self._records.get(place, {})
+            return {uid for uid in stored if self._kinds.get((place, uid)) == ("section", document.uid)}
+
     def chunk_ids_of(self, generation: str, document: DocumentRef) -> dict[Tier, set[str]]:
         """See the port."""
         with self._call("chunk_ids_of", generation, document.tenant, [document.uid]):
@@ -440,10 +475,120 @@ class FakeStore:
                 for tier in TIERS
             }
 
+    def keyword_matches(self, generation: str, document: DocumentRef, terms: Sequence[str]) -> dict[Tier, set[str]]:
+        """See the port."""
+        wanted = set(terms)
+        with self._call("keyword_matches", generation, document.tenant, [document.uid]):
+            return self._matches(
+                generation, document, lambda item: bool(wanted & set(str(item.properties["lexical"]).split()))
+            )
+
+    def vector_matches(self, generation: str, document: DocumentRef, vector: Vectors) -> dict[Tier, set[str]]:
+        """See the port."""
+        with self._call("vector_matches", generation, document.tenant, [document.uid]):
+            return self._matches(generation, document, lambda item: item.vector is not None)
+
+    def _matches(
+        self, generation: str, document: DocumentRef, met: Callable[[StoredChunk], bool]
+    ) -> dict[Tier, set[str]]:
+        return {
+            tier: {
+                uid
+                for uid, item in self.tier(generation, tier, document.tenant).items()
+                if item.properties["document"] == document.uid and met(item)
+            }
+            for tier in TIERS
+        }
+
     def count_chunks(self, generation: str, tenant: str) -> dict[Tier, int]:
         """See the port."""
         with self._call("count_chunks", generation, tenant):
             return {tier: len(self.tier(generation, tier, tenant)) for tier in TIERS}
+
+    # ------------------------------------------------------------ walks
+
+    def _tenanted(self, generation: str | None) -> list[str]:
+        if generation is None:
+            return ["access", "principals"]
+        return [f"{kind}:{generation}" for kind in ("hot", "cold", "records")]
+
+    def tenants(self, generation: str | None) -> set[str]:
+        """See the port."""
+        with self._call("tenants", generation or ""):
+            collections = self._tenanted(generation)
+            self._need(collections[0])
+            places = [*self._records.items(), *self._chunks.items()]
+            return {tenant for (name, tenant), data in places if tenant is not None and name in collections and data}
+
+    def walk_manifests(self, generation: str, tenant: str) -> Iterator[Manifest]:
+        """See the port."""
+        return self._walk_records("walk_manifests", f"records:{generation}", tenant, "manifest", Manifest)
+
+    def walk_access(self, tenant: str) -> Iterator[AccessRecord]:
+        """See the port."""
+        return self._walk_records("walk_access", "access", tenant, "access", AccessRecord)
+
+    def walk_principals(self, tenant: str) -> Iterator[PrincipalRecord]:
+        """See the port."""
+        return self._walk_records("walk_principals", "principals", tenant, "principal", PrincipalRecord)
+
+    def _walk_records(self, op: str, collection: str, tenant: str, kind: str, model: type[M]) -> Iterator[M]:
+        place = (collection, tenant)
+        for uid in self._walk(op, collection, self._records, tenant):
+            if self._kinds.get((place, uid), ("", ""))[0] == kind:
+                with suppress(Reject, KeyError):
+                    yield parse(model, self._records[place][uid], f"{kind} {uid}")
+
+    def walk_chunks(self, generation: str, tier: Tier, tenant: str) -> Iterator[StandingChunk]:
+        """See the port."""
+        collection = f"{tier}:{generation}"
+        for uid in self._walk("walk_chunks", collection, self._chunks, tenant):
+            item = self._chunks[(collection, tenant)].get(uid)
+            if item is not None:
+                properties: Mapping[str, Any] = item.properties
+                allow, allow2 = (tuple(properties[name]) for name in ("allow", "allow2"))
+                yield StandingChunk(uid, str(properties["document"]), allow, allow2)
+
+    def walk_sections(self, generation: str, tenant: str) -> Iterator[tuple[str, str]]:
+        """See the port."""
+        collection = f"records:{generation}"
+        for uid in self._walk("walk_sections", collection, self._records, tenant):
+            kind, document = self._kinds.get(((collection, tenant), uid), ("", ""))
+            if kind == "section":
+                yield uid, document
+
+    def _walk(self, op: str, collection: str, data: Mapping[Place, Mapping[str, Any]], tenant: str) -> Iterator[str]:
+        """Ids in order, page by page: each page is one call, and sees what stands by then."""
+        self._need(collection)
+        last = ""
+        while True:
+            with self._call(op, collection.partition(":")[2], tenant):
+                page = sorted(uid for uid in data.get((collection, tenant), {}) if uid > last)[:WALK_PAGE]
+            if not page:
+                return
+            yield from page
+            last = page[-1]
+
+    def drop_tenant(self, generation: str | None, tenant: str) -> None:
+        """See the port."""
+        with self._call("drop_tenant", generation or "", tenant):
+            for collection in self._tenanted(generation):
+                self._records.pop((collection, tenant), None)
+                self._chunks.pop((collection, tenant), None)
+
+    def healthy(self) -> bool:
+        """See the port."""
+        with self._call("healthy"):
+            return True
+
+    def footprint(self) -> StoreFootprint:
+        """See the port; ``refuses`` and ``disk_used`` are what a test has set."""
+        with self._call("footprint"):
+            objects = dict.fromkeys(self._collections, 0)
+            places: list[tuple[Place, Mapping[str, Any]]] = [*self._records.items(), *self._chunks.items()]
+            for (collection, _), data in places:
+                objects[collection] += len(data)
+            return StoreFootprint(objects, self.written, self.refuses, self.disk_bytes, self.disk_used)
 
     def close(self) -> None:
         """See the port."""
@@ -470,6 +615,7 @@ class FakeStore:
     def put_raw(self, collection: str, tenant: str, uid: str, record: str) -> None:
         """Store any text as a record ("access", "principals", "records:<generation>")."""
         self._records.setdefault((collection, tenant), {})[uid] = record
+        self._kinds.pop(((collection, tenant), uid), None)
 
     def snapshot(self) -> str:
         """Everything stored, canonically: equal snapshots mean equal stores."""
@@ -606,6 +752,16 @@ class FakeReader:
         """See the port."""
         with self._store.reading("reader.progress"):
             return self._store.all_progress()
+
+    def remembered(self, uid: str) -> list[BaseModel]:
+        """See the port; nothing is kept here."""
+        return []
+
+    def forget_document(self, uid: str) -> None:
+        """See the port; nothing is kept here."""
+
+    def forget(self, generation: str) -> None:
+        """See the port; nothing is kept here."""
 
     async def close(self) -> None:
         """See the port."""

@@ -1,8 +1,9 @@
 """A consumer that kills or stops itself at a named point: ``python -m tests.faults.dying LANE HOW POINT``.
 
 HOW is ``kill`` (SIGKILL) or ``stop`` (SIGSTOP, once). POINT is a step of ``pipeline.flow`` (sections, chunks, allow,
-manifest, removed, copied) or ``write``: between the check of a lease and the sending of the write. It acts the first
-time it gets there after the file named by HEADWATER_DYING_ARMED exists.
+manifest, removed, copied), of ``consumers.control`` (collections, group, written, switched, counted, dropped, carried
+out, answered) or ``write``: between the check of a lease and the sending of the write. It acts the first time it gets
+there after the file named by HEADWATER_DYING_ARMED exists.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ def main() -> int:
 
     reached = trap(how, point)
     hooks = Hooks(before_write=lambda: reached("write"))
+    if lane == "control":
+        from consumers.control import serve as serve_control
+
+        return serve_control(load(), crash_point=reached)
     if lane == "index":
         from consumers.index import serve
 

@@ -86,7 +86,7 @@ def test_an_access_consumer_stopped_between_check_and_send_undoes_no_revocation(
     product.start("index")
     product.access(name, "user:bob")
     product.write(f"{name}/p.md", f"# Page\n\nThe word {name}.\n")
-    until(lambda: product.found("bob", name), 20)
+    until(lambda: f"{name}/p.md" in product.found("bob", name), 20)
     product.signal("access", signal.SIGTERM)
     until(lambda: not product.supervisor.managed("access").alive(), 15)
     zombie = dying("access", "stop", "write")

@@ -10,6 +10,11 @@ from uuid import uuid4
 import pytest
 
 from infra.launcher import Services
+from pipeline.errors import StoreUnavailable
+from pipeline.index.store import WeaviateStore
+from schemas.documents import Manifest
+from schemas.keys import DocumentRef
+from tests.e2e.test_upkeep import stray_chunk
 from tests.product import Product, until
 
 
@@ -118,3 +123,45 @@ def test_a_store_restored_from_yesterdays_copy_catches_up_before_it_answers(
     assert texts(product, "bob", later), "what came after the copy is back"
     assert texts(product, "bob", secret) == set() and texts(product, "bob", gone) == set()
     assert texts(product, "ann", secret)
+
+
+@pytest.mark.requirement("A8", "F19", "I1")
+def test_deleted_objects_that_are_back_with_the_store_are_removed_without_being_asked_for(
+    product: Product, own: Services
+) -> None:
+    """The store is given what a faulty one would bring back; the restart alone makes the product look."""
+    gone = [f"gone-{word()}.md" for _ in range(4)]
+    for name in gone:
+        product.write(name, f"# Gone\n\nThe word {name[5:-3]} will be deleted.\n")
+    until(lambda: all(texts(product, "ann", name[5:-3]) for name in gone), 60)
+    for name in gone:
+        (product.folder / name).unlink()
+    until(lambda: all(texts(product, "ann", name[5:-3]) == set() for name in gone), 60)
+    documents = [DocumentRef(tenant="acme", source="wiki", id=name) for name in gone]
+    store = WeaviateStore(product.settings)
+    generation = store.active_generation()
+    assert generation is not None
+    until(lambda: all(m.deleted for m in _manifests(store, generation, documents)), 60)
+    dimension = store.read_generations()[generation].encoder.dimension
+    back = [stray_chunk(document, dimension) for document in documents]
+    store.insert_chunks(generation, "hot", "acme", back)
+    ids = {write.chunk.chunk_id for write in back}
+    time.sleep(3)  # nothing looks by itself before the store was away
+    assert ids <= {chunk.chunk_id for chunk in store.walk_chunks(generation, "hot", "acme")}
+    own.kill("weaviate")
+    time.sleep(1)
+    own.start("weaviate")
+    product.ready(60)
+
+    def removed() -> bool:
+        try:
+            return not ids & {chunk.chunk_id for chunk in store.walk_chunks(generation, "hot", "acme")}
+        except StoreUnavailable:
+            return False
+
+    until(removed, 120, "what was back is removed")
+    store.close()
+
+
+def _manifests(store: WeaviateStore, generation: str, documents: list[DocumentRef]) -> list[Manifest]:
+    return list(store.read_manifests(generation, "acme", [document.uid for document in documents]).values())

@@ -19,6 +19,7 @@ from infra.endpoints import Endpoints
 from infra.errors import InfraError, StartError
 from infra.supervisor import Spec, Supervisor
 from pipeline.settings import Settings
+from pipeline.settings_sources import FolderSettings
 
 SERVER = """
 import http.server, json, os, sys, time
@@ -96,6 +97,23 @@ def test_up_again_starts_only_what_died(supervised: Supervisor) -> None:
     after = {line.name: line.pid for line in supervised.status()}
     assert after["query"] == before["query"]
     assert after["lane"] not in (None, before["lane"])
+
+
+def test_up_again_starts_anew_what_follows_sources_where_those_changed(own_settings: Settings, tmp_path: Path) -> None:
+    table = (Spec("owner", ("-c", SERVER, "owner"), sources=True), Spec("lane", ("-c", SERVER, "lane")))
+    source = FolderSettings(name="docs", path=tmp_path)
+    more = own_settings.model_copy(update={"sources": (source,)})
+    first, second = Supervisor(own_settings, table), Supervisor(more, table)
+    try:
+        first.up(ENDPOINTS)
+        before = {line.name: line.pid for line in first.status()}
+        first.up(ENDPOINTS)
+        assert {line.name: line.pid for line in first.status()} == before
+        second.up(ENDPOINTS)
+        after = {line.name: line.pid for line in second.status()}
+        assert after["owner"] not in (None, before["owner"]) and after["lane"] == before["lane"]
+    finally:
+        second.down()
 
 
 def test_a_suspended_process_is_not_called_healthy(supervised: Supervisor) -> None:

@@ -1,1 +1,1 @@
-"""Source ``folder``: a tree of Markdown, HTML and text files, its readers in ``.access.yaml`` and ``groups.yaml``."""
+"""Source ``folder``: a tree of files of all formats that are read; readers in ``.access.yaml`` and ``groups.yaml``."""

@@ -23,8 +23,9 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 @dataclass(slots=True)
 class _Entry:
     id: str
-    mark: FileMark | None
+    mark: FileMark | None  # None: to be read when it is met, changed or not
     content_hash: bytes | None
+    before: FileMark | None = None  # the state in which its file was read last
 
 
 @dataclass
@@ -60,8 +61,9 @@ class Identity:
         self.__init__()  # type: ignore[misc]
         for document, known in states:
             path = known.path if known.path is not None else document.id
-            mark = None if QUARANTINE in known.holds else FileMark.decode(known.revision)
-            entry = _Entry(document.id, mark, known.content_hash)
+            before = FileMark.decode(known.revision)
+            doubted = QUARANTINE in known.holds or known.quarantine is not None
+            entry = _Entry(document.id, None if doubted else before, known.content_hash, before)
             self._used.add(document.id)
             if known.deleted:
                 self._deleted[path] = entry
@@ -83,6 +85,11 @@ class Identity:
         """Id of the live document at a path."""
         entry = self._by_path.get(path)
         return entry.id if entry else None
+
+    def last_read(self, path: str) -> FileMark | None:
+        """The state in which the file of the live document at a path was read last."""
+        entry = self._by_path.get(path)
+        return entry.before if entry else None
 
     def path_of(self, id_: str) -> str | None:
         """Where a live document was last seen."""
@@ -170,7 +177,7 @@ class Identity:
     def saw(self, path: str, mark: FileMark, content_hash: bytes) -> None:
         """The state in which a document's file was read."""
         entry = self._by_path[path]
-        entry.mark, entry.content_hash = mark, content_hash
+        entry.mark, entry.before, entry.content_hash = mark, mark, content_hash
 
     def doubt(self, id_: str) -> None:
         """Take the document for changed when it is met next."""

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import yaml
 
-MEDIA_TYPES = {
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".xhtml": "text/html",
-    ".txt": "text/plain",
-    ".text": "text/plain",
-}
+from pipeline.suffixes import BINARY_SUFFIXES, MEDIA_BY_SUFFIX, TEXT_SUFFIXES, ZIP_SUFFIXES
+
 MAX_TITLE = 1000
 MAX_FRONT_MATTER = 65_536
 _NULLS = ("", "~", "null")
@@ -30,7 +24,9 @@ _HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title\s*>", re.DOTALL | re.IGNOREC
 _HTML_H1 = re.compile(r"<h1[^>]*>(.*?)</h1\s*>", re.DOTALL | re.IGNORECASE)
 _TAGS = re.compile(r"<[^>]*>")
 _HTML_START = re.compile(rb"\A\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL)
-_MAGIC = ((b"%PDF-", "application/pdf"), (b"PK\x03\x04", "application/zip"), (b"\x89PNG", "image/png"))
+_ZIP = b"PK\x03\x04"
+_MAGIC = ((b"%PDF-", "application/pdf"), (b"\x89PNG", "image/png"))
+_TEXT_TYPES = frozenset(TEXT_SUFFIXES.values())
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -49,18 +45,19 @@ class Page:
 
 def is_document(name: str) -> bool:
     """Whether a file of this name is a document: not hidden, and of a known kind."""
-    return not name.startswith(".") and PurePosixPath(name).suffix.lower() in MEDIA_TYPES
+    return not name.startswith(".") and posixpath.splitext(name)[1].lower() in MEDIA_BY_SUFFIX
 
 
 def read_page(path: str, body: bytes) -> Page:
     """Facts of the file at ``path`` (below the root) with this content. Never raises."""
     media, charset = media_type(path, body)
-    text = body[:_HEAD].decode(charset or "utf-8", "replace")
+    text = body[:_HEAD].decode(charset or "utf-8", "replace").removeprefix("\ufeff") if media in _TEXT_TYPES else ""
     page = Page(title="", content_type=f"{media}; charset={charset}" if charset else media)
     front: dict[str, object] = {}
     if media == "text/markdown":
         front, text = _front_matter(text, page)
     title = _text(front, "title", MAX_TITLE, page) or _heading(media, text)
+    title = "" if "\ufffd" in title else title  # another charset: extraction knows it and the title
     page.title = _clean(title)[:MAX_TITLE] or PurePosixPath(path).stem.encode("utf-8", "replace").decode()
     page.language = _text(front, "language", 35, page) or _text(front, "lang", 35, page)
     page.product = _text(front, "product", 255, page)
@@ -71,13 +68,18 @@ def read_page(path: str, body: bytes) -> Page:
 def media_type(path: str, body: bytes) -> tuple[str, str | None]:
     """Media type by name, corrected by what the bytes plainly are; charset where it is certain."""
     start = body[:4096]
+    suffix = PurePosixPath(path).suffix.lower()
+    if start.startswith(_ZIP):
+        return ZIP_SUFFIXES.get(suffix, "application/zip"), None
     for magic, media in _MAGIC:
         if start.startswith(magic):
             return media, None
+    if suffix in BINARY_SUFFIXES and not _HTML_START.match(start):
+        return BINARY_SUFFIXES[suffix], None
     charset = next((name for bom, name in _BOMS if start.startswith(bom)), None)
     if charset is None and b"\x00" in start:
         return "application/octet-stream", None
-    media = MEDIA_TYPES.get(PurePosixPath(path).suffix.lower(), "text/plain")
+    media = TEXT_SUFFIXES.get(suffix, "text/plain")
     if media != "text/html" and _HTML_START.match(start):
         media = "text/html"
     if charset is None and media != "text/html":  # HTML may declare another in its head

@@ -13,21 +13,8 @@ from collections.abc import Iterable
 
 from pipeline.clock import Clock
 from pipeline.ports import SourceMembership
-from pipeline.sources.folder.access import (
-    ACCESS_FILE,
-    GROUPS_FILE,
-    OPEN,
-    AccessFileError,
-    FolderAccess,
-    Groups,
-    closed_denials,
-    memberships,
-    parse_access,
-    parse_groups,
-    reach,
-    rule_of,
-)
-from pipeline.sources.folder.names import audience, denied, folders_of, readable
+from pipeline.sources.folder.access import ACCESS_FILE, GROUPS_FILE, OPEN, FolderAccess
+from pipeline.sources.folder.rights import FolderRights, access_name, read_access, unreadable, waiting
 from pipeline.sources.folder.tree import Tree, Unsettled
 from schemas.access import AccessRule
 
@@ -39,64 +26,43 @@ class Readers:
     """Who may read which folder, as the tree says now."""
 
     def __init__(self, tenant: str, source: str, tree: Tree, clock: Clock) -> None:
-        self._tenant, self._source, self._tree, self._clock = tenant, source, tree, clock
-        self._folders: dict[str, FolderAccess] = {}
-        self._groups = Groups()
-        self._group_problems: list[str] = []
-        self._group_alarms: list[str] = []
+        self._tree, self._clock = tree, clock
+        self._rights = FolderRights(tenant, source)
         self._absent: dict[str, float] = {}
-        self._sizes: dict[str, int] = {}
         self.ready = False  # whether the groups file was read, or surely is not there
         self.again: dict[str, float] = {}  # folders to look at again, and when (``Clock.elapsed``)
 
     def __contains__(self, folder: str) -> bool:
-        return folder in self._folders
+        return folder in self._rights
 
     def folders(self) -> list[str]:
         """All known folders."""
-        return list(self._folders)
+        return self._rights.folders()
 
-    def refresh(self, folders: Iterable[str], unreadable: Iterable[str] = ()) -> bool:
+    def refresh(self, folders: Iterable[str], unlisted: Iterable[str] = ()) -> bool:
         """Read the access files of these folders. True where that changed anything."""
-        closed = {f: FolderAccess(closed="the folder cannot be listed") for f in unreadable}
+        closed = {f: FolderAccess(closed="the folder cannot be listed") for f in unlisted}
         changed = False
         for folder in folders:
-            access = closed.get(folder) or self._read(folder)
-            if access != self._folders.get(folder):
-                self._folders[folder] = access
-                changed = True
-        if changed:
-            self._sizes = reach(self._groups, self._folders)
+            changed |= self._rights.put(folder, closed.get(folder) or self._read(folder))
         return changed
 
     def refresh_groups(self) -> bool:
         """Read the groups file. True where that changed anything."""
-        groups = Groups()
-        problems: list[str] = []
-        alarms: list[str] = []
         try:
-            data = self._tree.read_special("", GROUPS_FILE)
-            if data is None:
-                alarms.append(f"{GROUPS_FILE} is missing at the root: nobody is listed, so nobody may read")
-            else:
-                groups, problems = parse_groups(data)
+            changed = self._rights.put_groups(self._tree.read_special("", GROUPS_FILE))
         except Unsettled:
             self.again[""] = self._clock.elapsed() + 0.05
             return False
-        except (AccessFileError, OSError) as error:
-            alarms.append(f"nobody may read: {error}")
-        same = groups == self._groups and alarms == self._group_alarms and self.ready
-        self._group_problems, self._group_alarms = problems, alarms
-        if same:
-            return False
+        except OSError as error:
+            changed = self._rights.close_groups(str(error))
+        changed |= not self.ready
         self.ready = True
-        self._groups = groups
-        self._sizes = reach(groups, self._folders)
-        return True
+        return changed
 
     def drop(self, folders: Iterable[str]) -> bool:
         """These folders are gone. True where one of them was known."""
-        known = [f for f in folders if self._folders.pop(f, None) is not None]
+        known = self._rights.drop(folders)
         for folder in known:
             self._absent.pop(folder, None)
             self.again.pop(folder, None)
@@ -112,40 +78,33 @@ class Readers:
 
     def memberships(self) -> tuple[list[SourceMembership], list[str], list[str]]:
         """The whole membership state, problems and alarms."""
-        whole, problems = memberships(self._tenant, self._source, self._groups, self._folders)
-        closed = [a.closed for a in self._folders.values() if a.closed and not a.closed.startswith(_WAITING)]
-        closed += closed_denials(self._groups, self._folders).values()
-        return whole, [*self._group_problems, *problems], [*self._group_alarms, *closed]
+        return self._rights.memberships()
 
     def undecided(self) -> frozenset[str]:
         """Audiences of folders of which it is not certain yet whether they have an access file."""
-        waiting = [f for f, a in self._folders.items() if a.closed and a.closed.startswith(_WAITING)]
-        return frozenset(name(self._source, f) for f in waiting for name in (audience, denied))
+        return self._rights.undecided()
 
     def rule(self, path: str) -> AccessRule:
         """The rule of the document at a path."""
-        return rule_of(self._source, folders_of(path), self._sizes)
+        return self._rights.rule(path)
 
     def _read(self, folder: str) -> FolderAccess:
-        name = f"{readable(folder)}/{ACCESS_FILE}" if folder else ACCESS_FILE
         try:
             data = self._tree.read_special(folder, ACCESS_FILE)
             if data is None:
                 return self._without(folder)
-            access = parse_access(data, name)
+            access = read_access(folder, data)
         except Unsettled:
             self.again[folder] = self._clock.elapsed() + 0.05
-            return self._folders.get(folder, FolderAccess(closed=f"{_WAITING} {name} is being written"))
-        except AccessFileError as error:
-            access = FolderAccess(closed=f"nobody may read: {error}")
+            return self._rights.of(folder) or waiting(f"{access_name(folder)} is being written")
         except OSError as error:
-            access = FolderAccess(closed=f"nobody may read: {name}: {error.strerror or error}")
+            access = unreadable(folder, error.strerror or str(error))
         self._absent.pop(folder, None)
         return access
 
     def _without(self, folder: str) -> FolderAccess:
         """A folder without an access file: open once that has been so for a while."""
-        known = self._folders.get(folder)
+        known = self._rights.of(folder)
         if known == OPEN:
             return OPEN
         now = self._clock.elapsed()
@@ -154,7 +113,7 @@ class Readers:
             self._absent.pop(folder, None)
             return OPEN
         self.again[folder] = since + SETTLE_S
-        return known or FolderAccess(closed=f"{_WAITING} the folder is new")
+        return known or waiting("the folder is new")
 
     def _long_unchanged(self, folder: str) -> bool:
         """Whether no name came or went in the folder lately: then a file that is not there was not there before."""
@@ -163,6 +122,3 @@ class Readers:
         except OSError:
             return False
         return time.time_ns() - changed > SETTLE_S * 1e9
-
-
-_WAITING = "wait:"

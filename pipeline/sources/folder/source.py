@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from pipeline.clock import Clock
 from pipeline.ports import SourceDeletion, SourceDocument
-from pipeline.sources.connector import Look, Seen, SourceHidden
+from pipeline.sources.connector import Look, Reach, SourceHidden
 from pipeline.sources.folder.identity import KIND, Identity, Match
 from pipeline.sources.folder.inotify import Batch, Inotify
-from pipeline.sources.folder.names import readable, url
+from pipeline.sources.folder.names import audience, denied, folders_of, readable, url
 from pipeline.sources.folder.pages import is_document, read_page
 from pipeline.sources.folder.readers import Readers
 from pipeline.sources.folder.tree import FileMark, Tree, Unsettled, Walked, hidden, is_special
@@ -45,12 +45,13 @@ class FolderSource:
         self._watch: Inotify | None = None
         self._again: dict[str, float] = {}
         self._wakeup = threading.Event()
+        self._ended = False  # a folder that is gone has no document left: its audience ends
         self._blind = False  # the root went away and what stands there is not taken for it
 
     # ------------------------------------------------------------ the connector's port
 
-    def restore(self, states: Iterable[tuple[DocumentRef, Known]]) -> None:
-        """Start from what the log knows."""
+    def restore(self, states: Iterable[tuple[DocumentRef, Known]], position: str) -> None:
+        """Start from what the log knows; a folder needs no cursor."""
         self._identity.restore(states)
 
     def watch(self) -> None:
@@ -65,6 +66,16 @@ class FolderSource:
         if self._watch is None:
             return "nothing is watched: changes wait for the periodic walk"
         return self._watch.degraded
+
+    @property
+    def watched(self) -> bool:
+        """Whether the watch sees all that happens."""
+        return self.degraded is None
+
+    @property
+    def behind(self) -> bool:
+        """A look holds all that happened with it."""
+        return False
 
     def listing(self) -> Look:
         """A walk over everything."""
@@ -81,8 +92,22 @@ class FolderSource:
             self._readers.drop(f for f in self._readers.folders() if f not in walked.folders)
         look = self._look(began, walked, self._identity.paths())
         look.listing = True
+        look.listed = len(walked.files)
         self._with_memberships(look)
         return look
+
+    def updated(self, since: int, until: int) -> Look:
+        """A walk, and all files of which one of the two times that the system keeps lies in the window."""
+        began = self._clock.now()
+        walked = self._tree.walk()
+        paths = [
+            path
+            for path, mark in sorted(walked.files.items())
+            if any(since * 1000 <= at < until * 1000 for at in (mark.mtime_ns, mark.ctime_ns))
+        ]
+        problems = list(walked.problems)
+        seen = self._seen(paths, problems)
+        return Look(began, seen, len(paths), listed=len(walked.files), complete=walked.complete, problems=problems)
 
     def changes(self, timeout: float) -> Look | None:
         """What the watch saw, waiting at most ``timeout`` seconds."""
@@ -90,14 +115,14 @@ class FolderSource:
         if batch.lost:
             return self._after_loss()
         paths = batch.paths | self._due()
-        if not paths:
+        if not paths and not self._ended:
             return None
         if not self._tree.same_root():
             problem = "the root folder is gone or another one: nothing is taken for deleted"
             return Look(self._clock.now(), iter(()), complete=False, problems=[problem])
         return self._partial(paths)
 
-    def read(self, document: DocumentRef) -> Seen | SourceDeletion | None:
+    def read(self, document: DocumentRef) -> SourceDocument | SourceHidden | SourceDeletion | None:
         """One document as it is now."""
         path = self._identity.path_of(document.id)
         if document.kind != KIND or path is None:
@@ -111,11 +136,25 @@ class FolderSource:
 
     def deleted(self, document: DocumentRef) -> None:
         """The deletion is written: the path is free for another document."""
+        path = self._identity.path_of(document.id)
         self._identity.forget(document.id)
+        if path is not None and path.rpartition("/")[0] not in self._readers:
+            self._ended = True
 
     def held(self, document: DocumentRef) -> None:
         """The document is hidden: it is read again when it is met, changed or not."""
         self._identity.doubt(document.id)
+
+    def committed(self, position: str) -> None:
+        """Nothing to do."""
+
+    def notify(self, document: DocumentRef | None) -> None:
+        """The watch says everything; only a waiting ``changes`` returns."""
+        self.wake()
+
+    def reach(self) -> Reach | None:
+        """There is no way that could be blocked."""
+        return None
 
     def wake(self) -> None:
         """Let a waiting ``changes`` return."""
@@ -133,7 +172,9 @@ class FolderSource:
 
     def _batch(self, timeout: float) -> Batch:
         due = [*self._again.values(), *self._readers.again.values()]
-        if due:
+        if self._ended:
+            timeout = 0.0
+        elif due:
             timeout = max(0.0, min(timeout, min(due) - self._clock.elapsed()))
         if self._watch is not None:
             return self._watch.poll(timeout)
@@ -174,7 +215,7 @@ class FolderSource:
         changed |= self._readers.refresh(sorted(folders | walked.folders), walked.unreadable)
         look = self._look(began, walked, scope)
         look.watched = True
-        if changed:
+        if changed or self._ended:
             self._with_memberships(look)
         return look
 
@@ -208,18 +249,30 @@ class FolderSource:
     def _look(self, began: int, walked: Walked, scope: Iterable[str]) -> Look:
         match = self._identity.match(walked.files, list(scope), self._content_hash)
         problems = list(walked.problems)
-        gone = [self._gone(path) for path in match.vanished if self._surely_gone(path)] if walked.complete else []
+        absent = [path for path in match.vanished if self._surely_gone(path)] if walked.complete else []
+        gone = [self._gone(path) for path in absent if self._same_device(path)]
+        missing = [self._gone(path) for path in absent if not self._same_device(path)]
         expected = len(match.changed) + len(match.new) + len(match.moved)
         seen = self._moved_first(match, problems)
         replaced = len(match.changed) + len(match.moved)
-        return Look(began, seen, expected, replaced, gone=gone, complete=walked.complete, problems=problems)
+        return Look(
+            began, seen, expected, replaced, gone=gone, missing=missing, complete=walked.complete, problems=problems
+        )
 
     def _with_memberships(self, look: Look) -> None:
         whole, problems, alarms = self._readers.memberships()
         look.memberships = whole if self._readers.ready else None
-        look.undecided = self._readers.undecided()
+        look.undecided = self._readers.undecided() | self._gone_with_documents()
+        self._ended = False
         look.problems.extend(problems)
         look.alarms.extend(alarms)
+
+    def _gone_with_documents(self) -> frozenset[str]:
+        """Audiences of folders that are gone while documents of theirs are not deleted: hidden for now, they may be
+        shown again, to whom they were shown."""
+        parents = {path.rpartition("/")[0] for path in self._identity.paths()}
+        gone = {f for parent in parents for f in folders_of(f"{parent}/") if f not in self._readers}
+        return frozenset(name(self._source, f) for f in gone for name in (audience, denied))
 
     def _content_hash(self, path: str) -> bytes | None:
         try:
@@ -234,6 +287,11 @@ class FolderSource:
         except OSError:
             return False
 
+    def _same_device(self, path: str) -> bool:
+        """Whether what stood at a path was on the device that is there now: else something was unmounted."""
+        known, device = self._identity.last_read(path), self._tree.device_above(path)
+        return known is None or known.device == device
+
     def _gone(self, path: str) -> SourceDeletion:
         id_ = self._identity.id_at(path)
         return SourceDeletion(self._ref(id_ or path), updated_at=self._clock.now())
@@ -243,11 +301,11 @@ class FolderSource:
 
     # ------------------------------------------------------------ reading
 
-    def _moved_first(self, match: Match, problems: list[str]) -> Iterator[Seen]:
+    def _moved_first(self, match: Match, problems: list[str]) -> Iterator[SourceDocument | SourceHidden]:
         moved = [new for old, new in match.moved if self._identity.move(old, new)]
         return self._seen([*moved, *match.changed, *match.new], problems)
 
-    def _seen(self, paths: Iterable[str], problems: list[str]) -> Iterator[Seen]:
+    def _seen(self, paths: Iterable[str], problems: list[str]) -> Iterator[SourceDocument | SourceHidden]:
         for path in paths:
             try:
                 body, mark = self._tree.read(path, self._max_bytes)
@@ -266,6 +324,7 @@ class FolderSource:
     def _document(self, path: str, body: bytes, mark: FileMark, problems: list[str]) -> SourceDocument:
         digest = hashlib.sha256(body).digest()
         id_ = self._identity.claim(path, digest, self._version)
+        updated_at = mark.updated_at(self._identity.last_read(path))
         self._identity.saw(path, mark, digest)
         page = read_page(path, body)
         problems.extend(f"{readable(path)}: {p}" for p in page.problems)
@@ -282,5 +341,5 @@ class FolderSource:
             effective_from=page.effective_from,
             effective_until=page.effective_until,
             revision=mark.encode(),
-            updated_at=max(0, mark.mtime_ns // 1000),
+            updated_at=updated_at,
         )

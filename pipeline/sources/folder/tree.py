@@ -27,6 +27,12 @@ class FileMark:
         """From a stat."""
         return FileMark(info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
+    def updated_at(self, before: FileMark | None = None) -> int:
+        """When the file became as it is, in µs: ``mtime``, or ``ctime`` where it differs from ``before`` but its text
+        does not say when (moved, or dated back)."""
+        dated_back = before is not None and before != self and self.mtime_ns <= before.mtime_ns
+        return max(0, (max(self.mtime_ns, self.ctime_ns) if dated_back else self.mtime_ns) // 1000)
+
     def encode(self) -> str:
         """As it is kept as the document's revision."""
         return f"{self.device:x}:{self.inode:x}:{self.size:x}:{self.mtime_ns:x}:{self.ctime_ns:x}"
@@ -151,6 +157,19 @@ class Tree:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return FileMark.of(info) if stat.S_ISREG(info.st_mode) else None
+
+    def device_above(self, path: str) -> int | None:
+        """Device of the nearest folder above a path that is there; None where that cannot be said."""
+        folder = path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            try:
+                return os.lstat(self.absolute(folder)).st_dev
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError:
+                return None
+        return None
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder that belongs to the tree is there."""

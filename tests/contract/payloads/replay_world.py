@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from consumers.access import AccessLane, spec_of_access
 from consumers.assignment import Assignment
-from consumers.control import ControlLane
+from consumers.control import ControlLane, Makers
 from consumers.control import lane_spec as control_spec
 from consumers.dead_letter import DeadLetters
 from consumers.index import IndexLane
@@ -50,6 +50,7 @@ from schemas.receipts import DeadLetter, Receipt
 from schemas.topics import Topic
 from tests.fakes.store import FakeStore
 from tests.unit.flow.flow_world import Paragraphs
+from tests.unit.generations.control_world import FakeFacts, reference
 
 GOLDEN = Path(__file__).parents[3] / "schemas" / "golden"
 DIMENSION = 8
@@ -159,6 +160,7 @@ class ReplayWorld:
         self.settings = Settings(
             kafka=KafkaSettings(partitions=1), index=IndexSettings(query_deadline_s=0.0), generation=GENERATION.name
         )
+        self.facts = FakeFacts()
         self._records: list[Record] = []
         self._index = self._index_lane()
         self._lanes: list[tuple[Lane, Assignment]] = []
@@ -213,8 +215,14 @@ class ReplayWorld:
             store=self.store,
             publisher=self.published,
             letters=DeadLetters(self.published, "control", self.clock, observed=Metrics()),
-            choose=lambda spec: BackendChoice(name="stub", agreement=1.0),
-            prepare_group=lambda name: None,
+            facts=self.facts,
+            makers=Makers(
+                choose=lambda spec: BackendChoice(name="stub", agreement=1.0),
+                refer=lambda spec, backend: reference(spec.dimension),
+                prepare=lambda name: None,
+            ),
+            policy=self.settings.generations,
+            first=GENERATION.name,
             clock=self.clock,
         )
 

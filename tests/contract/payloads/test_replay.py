@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from consumers.owner_engine import OwnerEngine
+from pipeline.bus.instances import living
 from pipeline.clock import ManualClock
 from pipeline.observe import Metrics
 from pipeline.ports import Record
@@ -21,8 +22,10 @@ from query_service.overlay import Overlay
 from query_service.receipts import ReceiptStore
 from schemas.access import Closure
 from schemas.events import SourceRequest
+from schemas.generation import EncoderSpec
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
+from schemas.reconciliation import ReconciliationReport
 from schemas.topics import Topic
 from tests.contract.payloads.replay_world import GOLDEN, LONG_BODY, ReplayWorld, golden, key_of, raw
 from tests.unit.owner.support import MemoryBodies, MemoryLog, MemoryOwnerLog
@@ -135,6 +138,7 @@ def test_a_membership_becomes_the_principals_record(world: ReplayWorld, name: st
     event = world.replay(Topic.MEMBERSHIP, name)
     record = world.principal(event.tenant, event.principal)
     assert set(record.parents) == set(event.parents)
+    assert record.until == event.until
     assert (record.removed, record.version) == (event.removed, event.version)
     (receipt,) = world.receipts()
     assert (receipt.lane, receipt.outcome, receipt.principal) == ("membership", "applied", event.principal)
@@ -167,6 +171,7 @@ def test_the_query_service_reads_the_same_from_its_own_tail(world: ReplayWorld, 
         stored = world.principal(event.tenant, event.principal)
         assert seen is not None
         assert (seen.removed, set(seen.parents)) == (stored.removed, set(stored.parents))
+        assert seen.until == stored.until
         return
     stored_access = world.access(event.document)
     seen_access = tail.access(event.document.uid, stored_access)
@@ -192,8 +197,9 @@ def test_content_becomes_a_committed_manifest(world: ReplayWorld, name: str) -> 
     assert not manifest.deleted
     assert (manifest.content_version, manifest.access_version) == (event.version, event.access_version)
     assert manifest.rule == golden(Topic.ACCESS, "rule-minimal").rule
-    for field in ("title", "url", "path", "content_type", "product", "effective_from", "effective_until"):
+    for field in ("title", "url", "path", "product", "effective_from", "effective_until"):
         assert getattr(manifest, field) == getattr(event, field), field
+    assert manifest.content_type == event.content_type.partition(";")[0]
     assert manifest.updated_at == event.source_facts.updated_at
     assert manifest.source_revision == event.source_facts.revision
     assert manifest.chunk_total == len(world.texts(event.document)) > 0
@@ -317,21 +323,57 @@ def test_reprocess_reads_the_recorded_offset_again(indexed: ReplayWorld) -> None
 @pytest.mark.requirement("I7")
 def test_control_commands_are_decided(world: ReplayWorld) -> None:
     created = world.replay(Topic.CONTROL, "create", generation="fresh")
+    assert world.store.read_generations()["fresh"].state == "building"
+    assert world.store.read_generations()["fresh"].encoder.model_dump() == {
+        **EncoderSpec().model_dump(), **created.declaration["encoder"],
+    }  # fmt: skip
+    world.replay(Topic.CONTROL, "ready", generation="fresh")
     assert world.store.read_generations()["fresh"].state == "ready"
-    assert world.store.read_generations()["fresh"].encoder.model_dump() == created.declaration["encoder"]
+    now = world.clock.now()
+    reported = {**json.loads(raw(Topic.CONTROL, "report"))["report"], "finished_at": now}
+    world.replay(Topic.CONTROL, "report", generation="fresh", report=reported)
+    kept = world.store.read_generations()["fresh"].report
+    assert kept is not None and not kept.passed and kept.failures == tuple(reported["failures"])
     world.replay(Topic.CONTROL, "activate", generation="fresh")
+    world.replay(Topic.CONTROL, "activate", generation="fresh", override="a test")
     assert world.store.active_generation() == "fresh"
+    assert world.store.read_generations()["fresh"].override == "a test"
     assert world.store.read_generations()["minilm"].state == "standby"
+    world.replay(Topic.CONTROL, "rollback", expected_active="fresh")
+    assert world.store.active_generation() == "minilm"
+    world.replay(Topic.CONTROL, "retire", generation="fresh")
+    assert world.store.read_generations()["fresh"].state == "retired"
     world.replay(Topic.CONTROL, "retire", generation="minilm")
-    assert world.store.read_generations()["minilm"].state == "retired"
+    world.replay(Topic.CONTROL, "drop", generation="fresh")
+    dropped = world.store.read_generations()["fresh"]
+    assert dropped.dropped_at is not None and dropped.freed is not None
     world.replay(Topic.CONTROL, "retire")
     outcomes = [(r.event_type, r.outcome, r.request_id) for r in world.receipts()]
     assert outcomes == [
         ("control.create", "done", "01J9Z6T1SB"),
+        ("control.ready", "done", "r-7"),
+        ("control.report", "done", "r-7"),
+        ("control.activate", "refused", "01J9Z6T1SC"),
         ("control.activate", "done", "01J9Z6T1SC"),
+        ("control.rollback", "done", "r-7"),
         ("control.retire", "done", "01J9Z6T1SD"),
         ("control.retire", "refused", "01J9Z6T1SD"),
+        ("control.drop", "done", "r-7"),
+        ("control.retire", "refused", "01J9Z6T1SD"),
     ]
+
+
+@pytest.mark.requirement("I7")
+def test_heartbeats_count_while_they_are_young_and_say_nothing_of_stopping(world: ReplayWorld) -> None:
+    payload = json.loads(raw(Topic.INSTANCES, "query"))
+
+    def record(offset: int, at: int, **changes: Any) -> Record:
+        return Record(str(Topic.INSTANCES), 0, offset, at, "k", json.dumps({**payload, **changes}).encode())
+
+    (found,) = living([record(0, T), Record(str(Topic.INSTANCES), 0, 1, T, "k", b"?")], T + 5_000_000)
+    assert found.beat == golden(Topic.INSTANCES, "query") and found.heard_at == T
+    assert living([record(0, T)], T + 11_000_000) == ()
+    assert living([record(0, T), record(1, T, stopping=True)], T) == ()
 
 
 # ---------------------------------------------------------------- owner: cursors and requests
@@ -395,12 +437,17 @@ def test_an_owner_serves_each_request_and_says_so(tmp_path: Path, name: str) -> 
             engine.step()
             clock.advance(0.5)
         asked.sent = True
-        engine.step()
+        for _ in range(3):  # a long one is begun in one step and ends in another
+            engine.step()
     finally:
         engine.close()
     receipts = [Receipt.model_validate_json(r.value or b"") for r in log.topic(Topic.RECEIPTS)]
     request = golden(Topic.REQUESTS, name)
-    assert [(r.request_id, r.event_type, r.outcome) for r in receipts] == [(request.request_id, request.type, "done")]
+    assert [(r.lane, r.request_id, r.event_type, r.outcome) for r in receipts] == [
+        ("source", request.request_id, f"request.{request.type}", "done")
+    ]
+    report = ReconciliationReport.model_validate(receipts[0].details)
+    assert (report.type, report.request_id, report.complete) == (request.type, request.request_id, True)
 
 
 # ---------------------------------------------------------------- receipts
@@ -428,5 +475,5 @@ def test_the_query_service_keeps_each_receipt(tmp_path: Path, name: str) -> None
 def test_no_topic_is_left_out() -> None:
     """Dead letters are read by people and commands only; every other topic is replayed above."""
     replayed = {Topic.ACCESS, Topic.MEMBERSHIP, Topic.CONTENT, Topic.MAINTENANCE, Topic.CONTROL, Topic.CURSORS,
-                Topic.REQUESTS, Topic.RECEIPTS}  # fmt: skip
+                Topic.REQUESTS, Topic.RECEIPTS, Topic.INSTANCES}  # fmt: skip
     assert set(Topic) - replayed == {Topic.DEAD_LETTER}

@@ -12,7 +12,7 @@ import pytest
 
 from consumers.access import GROUP, AccessLane, log_scan, spec_of_access
 from consumers.dead_letter import DeadLetters
-from consumers.lease import ACCESS_ONLY, Rechecks
+from consumers.lease import Rechecks
 from consumers.runtime import Hooks, Runtime
 from pipeline.bus.codec import access_record, membership_record
 from pipeline.bus.consumer import KafkaReader
@@ -26,7 +26,7 @@ from pipeline.index.store import WeaviateStore
 from pipeline.observe import Metrics, quiet_kafka
 from pipeline.settings import Settings
 from schemas.documents import AccessRecord, PrincipalRecord
-from schemas.events import AccessSet, AccessTombstone, HoldChanged, MembershipSet
+from schemas.events import ACCESS_ONLY, AccessSet, AccessTombstone, HoldChanged, MembershipSet
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
 from schemas.topics import Topic

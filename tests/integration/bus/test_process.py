@@ -176,4 +176,4 @@ def test_wrong_settings_and_names_end_with_status_2(lane: Lane, processes: list[
     nobody = subprocess.run(
         [sys.executable, "-m", "consumers", "nobody"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
-    assert nobody.returncode == 2 and "access,index,owner" in nobody.stderr
+    assert nobody.returncode == 2 and "access,index,fleet,owner" in nobody.stderr

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.commands.lag import known_user
+from infra.commands.lag import known_users
 from infra.commands.topics import gather
 from infra.errors import InfraError
 from pipeline.bus.consumer import commit_first_offsets
@@ -65,7 +65,7 @@ def test_figures_are_asked_for_by_a_person_who_still_exists(log: Settings) -> No
         return Outgoing(Topic.MEMBERSHIP, key, event.model_dump_json().encode(), partition_key=place)
 
     with pytest.raises(InfraError, match="no person yet"):
-        known_user(log, "acme")
+        known_users(log, "acme")
     _publish(
         log,
         [
@@ -77,5 +77,5 @@ def test_figures_are_asked_for_by_a_person_who_still_exists(log: Settings) -> No
             said("acme", "user:ann", "tickets", 6, removed=True),
         ],
     )
-    assert known_user(log, "acme") == "user:ann"
-    assert known_user(log, "acme-two") == "user:eve"
+    assert known_users(log, "acme") == ["user:ann"]
+    assert known_users(log, "acme-two") == ["user:eve"]

@@ -15,6 +15,7 @@ import pytest
 
 from pipeline.embed import choose_backend, load_encoder
 from pipeline.embed.convert import converted_model
+from pipeline.embed.runtime import lacks
 from pipeline.embed.trial import MIN_AGREEMENT, reference_sha256, reference_texts
 from pipeline.embed.weights import find_model
 from pipeline.errors import ConfigError
@@ -55,6 +56,8 @@ def reference(model: Path, encoder_settings: Settings) -> Vectors:
 def test_a_backend_agrees_with_fp32_whatever_the_batch(
     name: Name, reference: Vectors, encoder_settings: Settings
 ) -> None:
+    if (why := lacks(name)) is not None:
+        pytest.skip(why)  # emulated it takes minutes
     encoder = load(name, encoder_settings)
     texts = reference_texts()
     together = encoder.embed_documents(texts)
@@ -77,7 +80,7 @@ def test_fp32_is_the_published_model(reference: Vectors, model: Path, monkeypatc
 
 @pytest.mark.requirement("A10")
 def test_meaning_is_near(encoder_settings: Settings, model: Path) -> None:
-    encoder = load("openvino-bf16", encoder_settings)
+    encoder = load("openvino-fp32", encoder_settings)
     query = encoder.embed_query("how do I rotate an access key?")[0]
     scores = encoder.embed_documents(reference_texts()[:12]) @ query
     assert int(scores.argmax()) == 1
@@ -94,7 +97,7 @@ def test_the_trial_chooses_a_faithful_backend_and_says_how_fast(encoder_settings
 
 
 @pytest.mark.requirement("A10")
-@pytest.mark.parametrize("name", ["torch-fp32", "openvino-bf16"])
+@pytest.mark.parametrize("name", ["torch-fp32", "openvino-fp32"])
 def test_other_weights_are_refused_even_with_a_converted_model_in_the_cache(
     name: Name, model: Path, encoder_settings: Settings, tmp_path: Path
 ) -> None:
@@ -129,7 +132,7 @@ from pipeline.embed import load_encoder, token_counter
 from pipeline.settings import Settings
 from schemas.generation import BackendChoice, EncoderSpec
 settings = Settings(cache_dir=sys.argv[1])
-encoder = load_encoder(EncoderSpec(), BackendChoice(name="openvino-bf16", agreement=1.0), settings, for_queries=True)
+encoder = load_encoder(EncoderSpec(), BackendChoice(name="openvino-fp32", agreement=1.0), settings, for_queries=True)
 token_counter(EncoderSpec(), settings).count("a text")
 vector = encoder.embed_query("ready?")
 heavy = sorted({name.split(".")[0] for name in sys.modules} & {"torch", "transformers", "sentence_transformers"})
@@ -161,3 +164,34 @@ def test_counting_tokens_loads_neither_model_nor_runtime(model: Path, encoder_se
     subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=120
     )
+
+
+TOGETHER = """
+import sys, threading
+from pathlib import Path
+import numpy as np
+from pipeline.embed.runtime import OpenVinoRuntime
+sys.setswitchinterval(1e-6)
+gate, one = threading.Barrier(4), np.ones((1, 8), dtype=np.int64)
+def load():
+    runtime = OpenVinoRuntime(Path(sys.argv[1]), bf16=False, threads=1)
+    gate.wait()
+    runtime.states(one, one)
+threads = [threading.Thread(target=load) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("loaded")
+"""
+
+
+@pytest.mark.requirement("A10", "I7")
+def test_encoders_that_are_loaded_side_by_side_do_not_wait_for_each_other_for_ever(
+    encoder_settings: Settings, model: Path
+) -> None:
+    """As a query service does that begins with two generations: in a fresh process."""
+    converted = converted_model(model, SPEC, encoder_settings)
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER, str(converted)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout.strip() == "loaded", done.stderr[-500:]

@@ -61,7 +61,7 @@ def test_properties_are_indexed_as_specified(store: WeaviateStore) -> None:
         assert properties[name]["tokenization"] == Tokenization.FIELD.value
 
 
-def test_records_have_no_vector_index_and_no_inverted_one(store: WeaviateStore) -> None:
+def test_records_have_no_vector_index_and_are_found_by_id_or_document_alone(store: WeaviateStore) -> None:
     names = store._names
     for collection, tenants in (
         (names.access, True), (names.principals, True), (names.records(GENERATION), True),
@@ -71,7 +71,9 @@ def test_records_have_no_vector_index_and_no_inverted_one(store: WeaviateStore) 
         assert found["vectorConfig"][VECTOR]["vectorIndexConfig"]["skip"]  # type: ignore[index]
         assert found["multiTenancyConfig"]["enabled"] is tenants  # type: ignore[index]
         for p in found["properties"]:  # type: ignore[attr-defined]
-            assert not (p["indexFilterable"] or p["indexSearchable"] or p["indexRangeFilters"])
+            assert not (p["indexSearchable"] or p["indexRangeFilters"])
+            # sections are looked up by their document when it is proved that nothing of it is left
+            assert p["indexFilterable"] is (p["name"] == "document")
 
 
 def test_creation_is_idempotent_and_may_be_raced(server: Server) -> None:

@@ -19,7 +19,8 @@ from pipeline.bus.topics import delete_topics, ensure_topics
 from pipeline.clock import SystemClock
 from pipeline.observe import Metrics, quiet_kafka
 from pipeline.ports import Record
-from pipeline.settings import Settings, SourceSettings
+from pipeline.settings import Settings
+from pipeline.settings_sources import FolderSettings
 from schemas.events import ACCESS_EVENT, CONTENT_EVENT, MembershipSet
 from schemas.topics import Topic
 
@@ -69,7 +70,7 @@ class Tree:
 
     def __init__(self, root: Path, settings: Settings) -> None:
         self.root, self.settings = root, settings
-        self.source = SourceSettings(name="wiki", tenant="acme", path=root, walk_s=60)
+        self.source = FolderSettings(name="wiki", tenant="acme", path=root, walk_s=60)
         self.running: list[tuple[SourceOwner, threading.Thread]] = []
         self.feed: RequestFeed | None = None
 

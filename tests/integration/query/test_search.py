@@ -88,6 +88,30 @@ async def test_revocations_on_the_log_count_before_the_store_has_them(world: Rea
             assert (await run.get(f"/v1/documents/{ref(name).uid}")).status_code == 404
 
 
+@pytest.mark.requirement("A8", "D5", "I4")
+async def test_a_membership_that_ends_is_gone_after_its_end_although_no_event_came(world: RealWorld) -> None:
+    world.principal("user:ann")
+    world.principal("group:wiki/eng")
+    world.document("a", "the plan", rule=anyone("group:wiki/eng"))
+    world.document("b", "the plan of everybody")
+    async with world.running() as run:
+        end = world.clock.now() + 2_000_000
+        world.send(MembershipSet(
+            tenant=TENANT, principal="user:ann", parents=("group:wiki/eng",), until={"group:wiki/eng": end},
+            version=world.version(), observed_at=world.clock.now(), source="wiki"))  # fmt: skip
+        while set(await run.ids("plan")) != {"a", "b"}:
+            assert world.clock.now() < end
+        found = 0
+        while world.clock.now() < end:
+            asked = world.clock.now()
+            found += "a" in await run.ids("plan")
+            if asked >= end:
+                break
+        assert found > 1, "it was answered from a cached closure"
+        assert await run.ids("plan") == ["b"]
+        assert (await run.get(f"/v1/documents/{ref('a').uid}")).status_code == 404
+
+
 @pytest.mark.requirement("A8", "I11")
 async def test_events_that_the_lane_has_not_applied_are_known_from_the_start(world: RealWorld) -> None:
     world.principal("user:ann")

@@ -35,12 +35,88 @@ def test_a_rare_word_of_any_script_is_among_the_tokens(sentence: str, rare: str)
 @pytest.mark.requirement("B1", "F17")
 def test_words_are_folded_and_kept_in_order() -> None:
     assert tokens("Déjà vu, déjà PRÊT_now x2") == ["deja", "vu", "deja", "pret", "now", "x2"]
-    assert tokens("漢字 x かな") == ["漢字", "x", "かな"]
-    assert tokens("漢字仮名") == ["漢字", "字仮", "仮名"]
+    assert tokens("漢字 x かな") == ["漢", "漢字", "字", "x", "かな"]
+    assert tokens("かなか") == ["かな", "なか"]
     assert tokens("字") == ["字"]
     assert tokens(" … — !") == []
     assert tokens("नमस्ते") != tokens("नमसत")  # marks of other scripts change the word
     assert tokens("a" * 200) == ["a" * MAX_TOKEN]
+
+
+@pytest.mark.requirement("F17")
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        # one word as several writers and keyboards spell it
+        ("データ", "ﾃﾞｰﾀ", "テ\u3099ータ"),
+        ("น้ำ", "นํ้า", "น\u0e49\u0e4d\u0e32"),
+        ("ນ້ຳ", "ນໍ້າ"),
+        ("الكتاب", "الكِتَابُ", "الكـــتاب", "الکتاب"),
+        ("أحمد", "احمد", "ٱحمد"),
+        ("إلى", "الي", "الى"),
+        ("میخواهم", "می\u200cخواهم", "ميخواهم"),
+        ("מטען", "מַטְעֵן"),
+        ("ΟΔΌΣ", "οδός", "οδος"),
+        ("Прошивка", "ПРОШИВКА"),
+        ("ёлка", "елка"),
+        ("ISPARTA", "ısparta", "isparta"),
+        ("İstanbul", "istanbul", "ISTANBUL"),
+        ("Straße", "STRASSE", "strasse", "Stra\u00adße"),
+        ("Łódź", "lodz"),
+        ("œuvre", "OEUVRE"),
+        ("२०२६", "٢٠٢٦", "۲۰۲۶", "２０２６", "2026"),
+        ("नमस्ते", "नमस्\u200dते"),
+        ("क़लम", "क\u093cलम"),
+        ("한국", "한국"),
+    ],
+)
+def test_spellings_of_a_word_meet(spellings: tuple[str, ...]) -> None:
+    assert tokens(spellings[0])
+    assert {tuple(tokens(spelling)) for spelling in spellings} == {tuple(tokens(spellings[0]))}
+
+
+@pytest.mark.requirement("F17")
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("दिन", "दान"),  # vowel signs are letters of Indic words
+        ("กา", "ก่า"),  # and tones of Thai ones
+        ("かき", "がき"),
+        ("ไหม", "ใหม"),
+        ("மலை", "மழை"),
+        ("ខ្មែរ", "ខមរ"),
+        ("мир", "мор"),
+        ("كتاب", "كتب"),
+    ],
+)
+def test_words_that_differ_in_a_meaning_mark_stay_apart(left: str, right: str) -> None:
+    assert set(tokens(left)) != set(tokens(right))
+
+
+@pytest.mark.requirement("F17")
+def test_marks_and_signs_split_no_word_and_join_none() -> None:
+    assert tokens("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
+    assert tokens("தமிழ் மொழி") == ["தமிழ்", "மொழி"]
+    assert tokens("বাংলা ভাষা।") == ["বাংলা", "ভাষা"]
+    assert tokens("בית־ספר") == ["בית", "ספר"]  # the Hebrew hyphen parts words
+    assert tokens("ジョン・スミス") == ["ジョ", "ョン", "スミ", "ミス"]  # as the middle dot does
+    assert tokens("人々") == ["人", "人々", "々"]
+    assert tokens("un\u00adbreak\u200bable") == ["unbreakable"]
+
+
+@pytest.mark.requirement("F17")
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("茶园每日盐检", "盐"),
+        ("충전기가 작동하지", "충전기"),
+        ("자동충전기를", "충전기"),
+        ("สายชาร์จใหม่", "ชาร์จ"),
+        ("新型充電器を購入", "充電器"),
+    ],
+)
+def test_a_word_inside_a_run_is_found_by_itself(text: str, query: str) -> None:
+    assert set(tokens(query)) <= set(tokens(text))
 
 
 @pytest.mark.requirement("B1")

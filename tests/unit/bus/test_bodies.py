@@ -9,9 +9,21 @@ import pytest
 
 from pipeline.bus.bodies import FsspecBodyStore, path_of
 from pipeline.errors import BodyGone, BusUnavailable, ConfigError, DocumentError
+from pipeline.settings import BodySettings, Settings
 from schemas.keys import DocumentRef
 
 DOC = DocumentRef(tenant="acme", source="..", id="../../etc/passwd")
+
+
+@pytest.mark.requirement("A1")
+def test_bodies_lie_in_the_state_folder_unless_another_store_is_named(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    path, digest = FsspecBodyStore.of(Settings(state_dir=state)).put(DOC, 7, b"text")
+    assert (state / "bodies" / path).read_bytes() == b"text"
+    elsewhere = Settings(state_dir=state, bodies=BodySettings(store=f"file://{tmp_path}/elsewhere"))
+    FsspecBodyStore.of(elsewhere).put(DOC, 8, b"more")
+    assert len(list((state / "bodies").rglob("*7*"))) == 1 and list((tmp_path / "elsewhere").rglob("*8*"))
+    assert digest == hashlib.sha256(b"text").hexdigest()
 
 
 def store(tmp_path: Path, **options: int) -> FsspecBodyStore:

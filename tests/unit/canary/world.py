@@ -157,5 +157,6 @@ def _hit(uid: str, text: str) -> dict[str, Any]:
 def _response(hits: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "query_id": "q", "generation": "minilm", "hits": hits, "complete_until": {}, "fresh": None,
-        "counts": {"dense": 0, "sparse": 0, "exact": 0, "admitted": len(hits)}, "starved": False, "timings_ms": {},
+        "counts": {"dense": 0, "sparse": 0, "exact": 0, "admitted": len(hits)}, "starved": False,
+        "judged_at": 1, "timings_ms": {},
     }  # fmt: skip

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipeline.chunk import HierarchicalChunker
-from pipeline.chunk.chunker import PATH_JOIN
+import numpy as np
+
+from pipeline.chunk import chunker_for
+from pipeline.chunk.texts import PATH_JOIN
+from pipeline.ports import Chunker, TokenCounter, Vectors
 from schemas.documents import Block, Chunk, ChunkedDocument, ExtractedDocument
-from schemas.generation import ChunkingSpec, EncoderSpec
+from schemas.generation import ChunkingSpec, EncoderSpec, Strategy
 from schemas.keys import DocumentRef
 
 REF = DocumentRef(tenant="acme", source="wiki", id="p1")
@@ -26,8 +30,9 @@ class WordCounter:
         return [match.span() for match in TOKEN.finditer(text)]
 
 
-def chunker(encoder: EncoderSpec | None = None, **sizes: Any) -> HierarchicalChunker:
-    return HierarchicalChunker(ChunkingSpec.model_validate(sizes), WordCounter(), encoder or EncoderSpec())
+def chunker(encoder: EncoderSpec | None = None, **sizes: Any) -> Chunker:
+    spec = ChunkingSpec.model_validate(sizes)
+    return chunker_for(spec, WordCounter(), encoder or EncoderSpec(), shared_words)
 
 
 def document(*blocks: Block) -> ExtractedDocument:
@@ -59,3 +64,36 @@ def body(chunk: Chunk) -> str:
 def sentence(number: int, words: int = 12) -> str:
     """A sentence whose words name it."""
     return f"Sentence{number} " + " ".join(f"w{number}x{i}" for i in range(words - 2)) + " end."
+
+
+STRATEGIES: tuple[Strategy, ...] = ("hierarchical", "fixed", "recursive", "semantic", "document_aware")
+SMALL: dict[str, Any] = {"child_tokens": 48, "child_min_tokens": 24, "child_max_tokens": 64, "parent_tokens": 160}
+
+
+def shared_words(texts: Sequence[str]) -> Vectors:
+    """Vectors of sentences whose cosine tells how many words two of them share."""
+    rows = np.zeros((len(texts), 256), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for word in TOKEN.findall(text.casefold()):
+            row[hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=1).digest()[0]] += 1
+    return rows
+
+
+def placed(*blocks: Block) -> tuple[ExtractedDocument, str]:
+    """A document whose blocks know their places in a source that is nothing but their texts, and this source."""
+    found, at = [], 0
+    for block in blocks:
+        lead = len(block.text) - len(block.text.lstrip())
+        found.append(block.model_copy(update={"anchors": ((lead, at + lead),)}))
+        at += len(block.text) + 2
+    return document(*found), "\n\n".join(block.text for block in blocks)
+
+
+def every_strategy(
+    blocks: Sequence[Block], counter: TokenCounter | None = None, encoder: EncoderSpec | None = None, **sizes: Any
+) -> Iterator[tuple[Strategy, ChunkedDocument]]:
+    """The blocks, with places, cut in each way."""
+    for strategy in STRATEGIES:
+        spec = ChunkingSpec.model_validate({"strategy": strategy, **sizes})
+        make = chunker_for(spec, counter or WordCounter(), encoder or EncoderSpec(), shared_words)
+        yield strategy, make.chunk(REF, placed(*blocks)[0], title="", facets="")

@@ -285,10 +285,10 @@ class GreedyCounter(WordCounter):
 
 @pytest.mark.requirement("A4")
 def test_a_tokenizer_that_does_not_add_up_never_overflows() -> None:
-    from pipeline.chunk import HierarchicalChunker
+    from pipeline.chunk import chunker_for
     from schemas.generation import ChunkingSpec
 
-    make = HierarchicalChunker(ChunkingSpec(), GreedyCounter(), EncoderSpec())
+    make = chunker_for(ChunkingSpec(), GreedyCounter(), EncoderSpec())
     blocks = [paragraph(" ".join(sentence(10 * p + s) for s in range(6))) for p in range(20)]
     blocks += [table(80), code("\n".join(f"a{i} = {i}" for i in range(200)))]
     result = make.chunk(REF, document(*blocks), title="", facets="")

@@ -145,3 +145,23 @@ def test_one_paragraph_changes_few_chunks_of_one_endless_section() -> None:
         assert max(found) <= 5, (name, sorted(found))
         assert sum(found) / len(found) <= 2, (name, sorted(found))
     assert sum(n <= 2 for n in counts["changed"]) >= 0.9 * len(counts["changed"]), sorted(counts["changed"])
+
+
+@pytest.mark.requirement("A4", "A6", "I6")
+def test_one_edited_paragraph_changes_at_most_two_embedded_texts_of_a_recursive_document() -> None:
+    """Its chunks span headings, so that a paragraph that comes or goes may move a near cut besides."""
+    make = chunker(strategy="recursive")
+    counts: dict[str, list[int]] = {}
+    for seed in range(4):
+        rng = random.Random(seed)
+        blocks = wiki(rng) + [b.model_copy(update={"text": f"More {b.text}"}) for b in wiki(rng)]
+        old = {c.embed_hash for c in make.chunk(REF, document(*blocks), title="", facets="").chunks}
+        assert len(old) >= 100
+        for _ in range(3):
+            for name, edited in edits(rng, blocks):
+                new = {c.embed_hash for c in make.chunk(REF, document(*edited), title="", facets="").chunks}
+                counts.setdefault(name, []).append(len(new - old))
+    assert max(counts["changed"]) <= 2, counts
+    for name, found in counts.items():
+        assert max(found) <= 4, (name, sorted(found))
+        assert sum(n <= 2 for n in found) >= 0.8 * len(found), (name, sorted(found))

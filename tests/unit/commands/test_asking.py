@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from infra import cli
-from infra.asking import QueryApi, address
+from infra.asking import QueryApi
 from infra.commands import lag, search
 from infra.errors import InfraError
 from pipeline.settings import Settings
@@ -44,7 +44,7 @@ def _response(**changes: Any) -> dict[str, Any]:
     return {
         "query_id": "q", "generation": "minilm", "hits": [_hit()], "complete_until": {"wiki": NOW, "tickets": None},
         "fresh": None, "counts": {"dense": 3, "sparse": 2, "exact": 0, "admitted": 4}, "starved": False,
-        "timings_ms": {"total": 21.4}, **changes,
+        "judged_at": 1, "timings_ms": {"total": 21.4}, **changes,
     }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_a_search_carries_a_token_of_the_person_and_only_what_was_asked(tmp_path
         api.search("ann", "acme", "e17")
     assert answer.hits[0].path == "support/e17.md"
     assert json.loads(seen[0].content) == {
-        "query": "e17", "k": 3, "mode": "sparse", "filters": {"as_of": 5}, "wait_ms": 0
+        "query": "e17", "k": 3, "mode": "sparse", "filters": {"as_of": 5}, "wait_ms": 0, "duplicates": "fold",
     }  # fmt: skip
     tokens = [r.headers["Authorization"].removeprefix("Bearer ") for r in seen]
     scope = TokenVerifier(_settings(tmp_path).auth).verify(tokens[0])
@@ -112,7 +112,7 @@ def test_a_query_that_is_too_long_is_refused_before_it_is_sent(tmp_path: Path) -
 
 def test_a_service_that_listens_everywhere_is_asked_here(tmp_path: Path) -> None:
     settings = Settings.model_validate({"query": {"host": "0.0.0.0", "port": 81}})
-    assert address(settings) == "http://127.0.0.1:81"
+    assert settings.query.address == "http://127.0.0.1:81"
 
 
 # -- search ------------------------------------------------------------------------------------------------------------

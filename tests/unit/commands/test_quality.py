@@ -73,6 +73,7 @@ def _api(find: Callable[[dict[str, Any]], list[dict[str, Any]]], seen: list[http
         body = {
             "query_id": "q", "generation": "minilm", "hits": find(json.loads(request.content)), "complete_until": {},
             "fresh": None, "counts": {"dense": 0, "sparse": 0, "exact": 0, "admitted": 0}, "starved": False,
+            "judged_at": 1,
             "timings_ms": {"total": 9.0},
         }  # fmt: skip
         return httpx.Response(200, json=body)

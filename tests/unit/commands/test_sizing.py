@@ -8,9 +8,9 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from infra import sizing
 from infra.cli import build
 from infra.commands.size import count, measure
+from pipeline.operate import sizing
 from schemas.generation import IndexSpec, TierSpec
 
 PLAIN = IndexSpec(

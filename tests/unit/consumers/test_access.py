@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from consumers.lease import ACCESS_ONLY
 from consumers.runtime import Hooks
 from pipeline.bus.codec import access_record, encode, membership_record
 from pipeline.ports import Outgoing
 from schemas.access import AccessRule, Closure
-from schemas.events import AccessSet, AccessTombstone, HoldChanged, MaintenanceCommand, MembershipSet
+from schemas.events import ACCESS_ONLY, AccessSet, AccessTombstone, HoldChanged, MaintenanceCommand, MembershipSet
 from schemas.keys import DocumentRef, membership_key, partition_of
 from schemas.topics import Topic
 from tests.fakes.bus import MemoryAppender
@@ -310,6 +309,23 @@ def test_memberships_of_several_sources_are_joined_and_each_is_fenced() -> None:
     assert outcomes == ["applied", "applied", "superseded", "applied", "unchanged", "applied", "applied"]
 
 
+@pytest.mark.requirement("I4", "A8")
+def test_ends_of_memberships_reach_the_record_and_the_later_of_two_sources_counts() -> None:
+    world = World()
+    process = running(world)
+    send(world, membership(10, "group:x/a", "group:x/b", until={"group:x/a": 50, "group:x/b": 60}))
+    send(world, membership(3, "group:x/a", "group:x/b", source="crm", until={"group:x/a": 70}))
+    process.step()
+    record = world.principal("user:ann")
+    assert record is not None and record.until == {"group:x/a": 70}, "the other source names no end for b"
+    assert record.parts["wiki"].until == {"group:x/a": 50, "group:x/b": 60}
+    assert (record.parents_at(69), record.parents_at(70)) == (("group:x/a", "group:x/b"), ("group:x/b",))
+    send(world, membership(4, source="crm"))
+    process.step()
+    record = world.principal("user:ann")
+    assert record is not None and record.until == {"group:x/a": 50, "group:x/b": 60}
+
+
 @pytest.mark.requirement("I12")
 def test_an_unreadable_membership_makes_nobody_until_its_source_is_understood_again() -> None:
     world = World(partitions=1)
@@ -440,3 +456,25 @@ def test_a_record_that_cannot_be_read_in_the_store_is_made_again_from_the_log() 
     second.step()
     record = world.record(DOC)
     assert record is not None and record.version == 11 and record.not_before == 6
+
+
+@pytest.mark.requirement("I12", "E1")
+def test_the_end_of_a_key_changes_nothing_that_has_ended() -> None:
+    world = World()
+    gone, never = (DocumentRef(tenant="acme", source="wiki", id=name) for name in ("gone", "never"))
+    send(world, rule(10, "user:ann", document=gone), tombstone(20, 20, gone))
+    send(world, membership(5, principal="user:bob", removed=True), membership(5, principal="user:cleo"))
+    for document in (gone, never):
+        world.publisher.publish([Outgoing(str(Topic.ACCESS), document.key, None)])
+    for name in ("user:bob", "user:cleo", "user:unknown"):
+        place = membership_key("acme", name)
+        ended = Outgoing(str(Topic.MEMBERSHIP), membership_key("acme", name, "wiki"), None, partition_key=place)
+        world.publisher.publish([ended])
+    running(world)
+    record = world.record(gone)
+    assert record is not None and record.tombstone and not record.holds
+    assert world.record(never) is None and world.principal("user:unknown") is None
+    bob, cleo = world.principal("user:bob"), world.principal("user:cleo")
+    assert bob is not None and not bob.closed
+    assert cleo is not None and cleo.removed and cleo.closed, "who is still somebody is closed by it"
+    assert [letter.key for letter in world.letters()] == [membership_key("acme", "user:cleo", "wiki")]

@@ -10,7 +10,7 @@ from consumers.access import AccessLane, spec_of_access
 from consumers.assignment import Assignment
 from consumers.dead_letter import DeadLetters
 from consumers.lanes import Lane, LaneSpec, LaneTopic
-from consumers.lease import ACCESS_ONLY, Rechecks
+from consumers.lease import Rechecks
 from consumers.runtime import Hooks, Runtime
 from pipeline.bus.interface import Listener, Reader
 from pipeline.clock import ManualClock
@@ -18,6 +18,7 @@ from pipeline.observe import Metrics
 from pipeline.ports import Record
 from pipeline.settings import Settings
 from schemas.documents import AccessRecord, PrincipalRecord
+from schemas.events import ACCESS_ONLY
 from schemas.keys import DocumentRef
 from schemas.receipts import DeadLetter, Progress, Receipt
 from schemas.topics import Topic

@@ -8,23 +8,25 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from consumers.gateway_service import verify
 from infra.cli import build
 from pipeline.clock import ManualClock
-from pipeline.settings import GatewaySettings, Settings, SourceSettings
+from pipeline.settings import GatewaySettings, Settings
+from pipeline.settings_sources import AnySource, FolderSettings, Source, SourceSettings
 from pipeline.sources.folder.access import parse_access, parse_groups
 from schemas.api import SearchRequest
 from schemas.api_changes import CHANGES
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SETTINGS = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -38,17 +40,32 @@ def blocks(language: str) -> list[str]:
 def declared() -> Iterator[tuple[str, Any]]:
     """Every setting by its path, with its default."""
     for name, field in Settings.model_fields.items():
-        part = SourceSettings if name == "sources" else field.annotation
-        if isinstance(part, type) and issubclass(part, BaseModel):
-            yield from ((f"{name}.{inner}", f.default) for inner, f in part.model_fields.items())
+        part = field.annotation
+        if name == "sources":
+            yield from of_sources()
+        elif isinstance(part, type) and issubclass(part, BaseModel):
+            for inner, inside in part.model_fields.items():
+                yield f"{name}.{inner}", inside.get_default(call_default_factory=True)
         else:
-            yield name, field.default
+            yield name, field.get_default(call_default_factory=True)
+
+
+def of_sources() -> Iterator[tuple[str, Any]]:
+    """Those of every source as ``sources.name``, those of one type as ``sources (git).branch``."""
+    common = {n: f for n, f in Source.model_fields.items() if n != "walk_s"}
+    for name, field in common.items():
+        yield f"sources.{name}", field.get_default(call_default_factory=True)
+    for part in get_args(AnySource):
+        kind = next(iter(get_args(part.model_fields["type"].annotation)))
+        for name, field in part.model_fields.items():
+            if name not in common and name != "type":
+                yield f"sources ({kind}).{name}", field.get_default(call_default_factory=True)
 
 
 def spelt(default: Any) -> str:
     if default is PydanticUndefined:
         return "required"
-    if default is None or default == ():
+    if default is None or default in ((), {}):
         return "none"
     if isinstance(default, bool):
         return str(default).lower()
@@ -58,8 +75,7 @@ def spelt(default: Any) -> str:
 
 
 def documented() -> dict[str, str]:
-    table = README.partition("## Settings")[2].partition("\n## ")[0]
-    return dict(re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", table, re.MULTILINE))
+    return dict(re.findall(r"^\| `([a-z0-9_. ()]+)` \| ([^|]+) \|", SETTINGS, re.MULTILINE))
 
 
 @pytest.mark.requirement("E5")
@@ -121,7 +137,7 @@ def test_packages_and_modules_named_in_docs_exist(page: Path) -> None:
 def test_source_example_is_a_source() -> None:
     (example,) = blocks("toml")
     (source,) = tomllib.loads(example)["sources"]
-    assert SourceSettings.model_validate(source).type == "folder"
+    assert isinstance(TypeAdapter(SourceSettings).validate_python(source), FolderSettings)
 
 
 @pytest.mark.requirement("A8")

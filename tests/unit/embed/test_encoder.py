@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.chunk import HierarchicalChunker
+from pipeline.chunk import chunker_for
 from pipeline.embed import StubEncoder, token_counter
 from pipeline.embed.encoder import BATCH_TOKENS, LocalEncoder, _batches, load_encoder
 from pipeline.embed.runtime import Ids, States
@@ -141,7 +141,7 @@ def test_tokens_are_counted_untruncated_with_special_tokens_and_offsets_true_to_
 @pytest.mark.requirement("A4")
 def test_real_tokens_bound_real_chunks(model: Path) -> None:
     counter = token_counter(SPEC, Settings(encoder=EncoderSettings(weights=model)))
-    make = HierarchicalChunker(ChunkingSpec(), counter, SPEC)
+    make = chunker_for(ChunkingSpec(), counter, SPEC)
     blocks = [Block(type="heading", text="Wartung der Anlage", level=1)]
     for i in range(40):
         blocks.append(Block(type="paragraph", text=f"Überlaufventil {i} prüfen; 漢字 и текст, 𝔘𝔫𝔦𝔠𝔬𝔡𝔢 🙂. " * 6))

@@ -41,6 +41,26 @@ def test_instants_and_zones() -> None:
     assert values == {"effective_from": micros(2025, 3, 1, 8), "effective_until": micros(2025, 3, 2)}
 
 
+@pytest.mark.requirement("A2", "A3")
+def test_toml_between_plus_signs() -> None:
+    text = (
+        '+++\ntitle = "Travel policy"\nlang = "en"\neffective_from = 2025-01-01\ntags = ["a"]\n[extra]\nx = 1\n+++\n'
+        "# Body\n"
+    )
+    assert front_matter(text) == {
+        "title": "Travel policy",
+        "language": "en",
+        "effective_from": micros(2025, 1, 1),
+        "tags": ["a"],
+        "extra": {"x": 1},
+    }
+    assert split(text).body == "# Body\n"
+    broken = split("+++\ntitle = Travel\n+++\nText")
+    assert (broken.string("title"), broken.body) == ("Travel", "Text")
+    assert "not valid TOML" in broken.warnings[0]
+    assert split("+++\nno pairs\n+++\nText").body == "+++\nno pairs\n+++\nText"
+
+
 @pytest.mark.requirement("A2")
 def test_invalid_yaml_is_read_line_by_line_and_warned_about() -> None:
     document = BlockExtractor().extract(b"---\ntitle: Leave: a guide\nlang: en\n---\nText", "text/markdown")

@@ -11,7 +11,8 @@ import numpy as np
 from pipeline import analysis
 from pipeline.clock import ManualClock
 from pipeline.errors import BodyGone
-from pipeline.flow import Change, Committed, DocumentFlow, Prepared
+from pipeline.flow import Change, DocumentFlow, Prepared
+from pipeline.upkeep import Committed
 from schemas.access import AccessRule
 from schemas.documents import Block, Chunk, ChunkedDocument, ExtractedDocument, Manifest, Section
 from schemas.events import AccessSet, AccessTombstone, ClaimCheck, ContentDeleted, ContentUpserted, InlineBody

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import BodyGone, StoreUnavailable
+from pipeline.extract import BlockExtractor
 from schemas.access import NOBODY
 from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, InlineBody
 from tests.unit.flow.flow_world import DOCUMENT, Killed, World, assert_settled, texts
@@ -48,6 +50,25 @@ def test_a_newer_version_of_the_same_text_is_one_manifest_write() -> None:
     assert (done.outcome, done.chunks_written, len(world.embedded) - embedded) == ("unchanged", 0, 0)
     manifest = world.manifest()
     assert manifest is not None and (manifest.content_version, manifest.url) == (20, "http://new")
+
+
+@pytest.mark.requirement("A3", "B1")
+def test_what_a_document_was_read_as_is_kept_and_a_file_name_is_no_title() -> None:
+    body = InlineBody(text="Subject: Cargo for the depot\nFrom: a@b.example\n\nIt is late.")
+    world = World()
+    world.flow.extractor = BlockExtractor()
+    mail: dict[str, Any] = {"body": body, "content_type": "Message/RFC822; charset=utf-8", "path": "in/cargo.eml"}
+    world.apply(world.content(10, "", title="cargo", **mail), world.rule(9, "group:eng"))
+    manifest = world.manifest()
+    assert manifest is not None
+    assert (manifest.title, manifest.content_type) == ("Cargo for the depot", "message/rfc822")
+    world.apply(world.content(20, "", title="cargo", **mail))  # unchanged
+    again = world.manifest()
+    assert again is not None and again.content_version == 20
+    assert (again.title, again.content_type) == ("Cargo for the depot", "message/rfc822")
+    world.apply(world.content(30, "", title="What the source calls it", **mail))
+    named = world.manifest()
+    assert named is not None and named.title == "What the source calls it"
 
 
 @pytest.mark.requirement("A4", "F08", "I6")
@@ -304,13 +325,14 @@ def test_a_recheck_removes_what_a_late_writer_left_and_finds_what_it_removed() -
     world.embed(stray)
     zombie.stage(stray, stray.add, None)
     assert "x" in {str(c.properties["text"]) for c in world.store.tier("g1", "hot", "acme").values()}
-    manifest, missing = other.flow.recheck(DOCUMENT, None)
-    assert manifest is not None and manifest.content_version == 20 and missing == set()
+    found = other.flow.recheck(DOCUMENT, None)
+    manifest = found.manifest
+    assert manifest is not None and manifest.content_version == 20 and found.whole and found.removed == 1
     other.settle()
     assert_settled(other, ["a", "c"])
     gone = manifest.chunks[0].chunk_id
     world.store.delete_chunks("g1", "acme", [gone])
-    assert other.flow.recheck(DOCUMENT, None)[1] == {gone}
+    assert other.flow.recheck(DOCUMENT, None).broken == {gone}
     other.apply(other.content(20, texts("a", "c")), force=True)
     assert_settled(other, ["a", "c"])
 

@@ -20,9 +20,15 @@ from consumers.owner_engine import OwnerLog
 from pipeline.clock import ManualClock
 from pipeline.observe import Metrics
 from pipeline.settings import Settings
+from pipeline.settings_sources import AnySource
+from schemas.events import SourceRequest
+from schemas.keys import DocumentRef
+from schemas.topics import Topic
+from tests.fakes.bus import MemoryBroker, MemoryPublisher
 from tests.unit.owner.support import MemoryBodies, MemoryLog, MemoryOwnerLog
 
 SECRET = "a long and random string"
+HOOK = "a secret between us and them"
 
 
 class Door:
@@ -32,8 +38,15 @@ class Door:
         self.settings = Settings(
             gateway={"secret": SECRET, "max_bytes": 20_000},
             bodies={"max_bytes": 5_000, "inline_limit": 1_000},
-            sources=[{"name": "wiki", "tenant": "acme", "path": tmp_path}],
+            sources=[
+                {"name": "wiki", "tenant": "acme", "path": tmp_path},
+                {"name": "code", "tenant": "acme", "type": "git", "url": "x", "webhook_secret": HOOK},
+                {"name": "files", "tenant": "acme", "type": "s3", "bucket": "b", "webhook_secret": HOOK},
+                {"name": "quiet", "tenant": "acme", "type": "git", "url": "y"},
+            ],
         )
+        self.broker = MemoryBroker()
+        self.refs: list[DocumentRef] = []
         self.log, self.clock, self.bodies = MemoryLog(), ManualClock(), MemoryBodies()
         self.watch = ReceiptWatch()
         self.metrics = Metrics()
@@ -41,6 +54,7 @@ class Door:
         self.applied: dict[int, int] | None = None
         self.gate = threading.Event()
         self.gate.set()
+        self.at_gate = threading.Event()
         deps = GatewayDeps(
             settings=self.settings,
             clock=self.clock,
@@ -48,6 +62,8 @@ class Door:
             open_log=self._open,
             bodies=self.bodies,
             receipts=self.watch,
+            publisher=MemoryPublisher(self.broker),
+            refs_of=self._named,
             applied=lambda: self.applied,
         )
         self.app = create_app(deps)
@@ -55,12 +71,30 @@ class Door:
         self.client: TestClient
 
     def _open(self, tenant: str, source: str) -> OwnerLog:
+        self.at_gate.set()
         self.gate.wait(10)
         self.opened.append((tenant, source))
         return MemoryOwnerLog(self.log, self.clock)
 
-    def sign(self, raw: bytes) -> str:
-        return "sha256=" + hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+    def _named(self, source: AnySource, body: bytes) -> list[DocumentRef]:
+        if body == b"bad":
+            raise ValueError("not understood")
+        return list(self.refs) if source.type == "s3" else []
+
+    def sign(self, raw: bytes, secret: str = SECRET) -> str:
+        return "sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest()
+
+    def requests(self) -> list[SourceRequest]:
+        """What owners were asked for."""
+        return [SourceRequest.model_validate_json(r.value or b"") for r in self.broker.records(Topic.REQUESTS)]
+
+    def post(self, path: str, body: Any, content_type: str, **headers: Any) -> Any:
+        """A signed request of any media type; headers are spelt with _ for -."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        now = str(self.clock.now() // 1_000_000)
+        sent: dict[str, Any] = {"X-Headwater-Signature": self.sign(raw), "X-Headwater-Timestamp": now}
+        sent |= {"Content-Type": content_type} | {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.client.post(path, content=raw, headers={n: v for n, v in sent.items() if v is not None})
 
     def send(self, body: Any, query: str = "", **headers: Any) -> Any:
         """A signed request; headers given replace the right ones, None leaves one out."""

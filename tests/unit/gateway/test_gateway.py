@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from consumers import gateway_service
+from consumers.erasing import Erasing
 from consumers.gateway import create_app
-from consumers.gateway_service import GatewayDeps
+from consumers.gateway_errors import Refused
+from consumers.gateway_service import Gateway, GatewayDeps
 from consumers.gateway_wait import ReceiptWatch
 from consumers.gateway_writer import plan
 from pipeline.clock import ManualClock
 from pipeline.errors import ConfigError, Reject
 from pipeline.observe import Metrics
 from pipeline.settings import Settings
+from schemas.access import ERASING, EVERYONE
 from schemas.api_changes import CHANGES, EXAMPLES, ChangesReply
+from schemas.documents import PrincipalPart, PrincipalRecord
 from schemas.events import AccessSet, AccessTombstone, ContentUpserted
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
 from schemas.tokens import FreshnessToken
 from schemas.topics import Topic
+from tests.fakes.bus import MemoryBroker, MemoryPublisher
+from tests.fakes.store import FakeStore
 from tests.unit.gateway.conftest import Door, upsert
 
 PROBLEM = "application/problem+json"
@@ -428,6 +437,7 @@ def test_without_a_secret_there_is_no_gateway() -> None:
         open_log=lambda tenant, source: pytest.fail("must not be opened"),
         bodies=None,
         receipts=ReceiptWatch(),
+        publisher=MemoryPublisher(MemoryBroker()),
     )
     with pytest.raises(ConfigError, match=r"gateway\.secret"):
         create_app(deps)
@@ -438,3 +448,24 @@ def test_an_array_is_bounded() -> None:
 
     with pytest.raises(ValidationError, match="at most 1000"):
         CHANGES.validate_python([{"type": "delete", "tenant": "t", "id": str(n)} for n in range(1001)])
+
+
+@pytest.mark.requirement("E1")
+def test_a_tenant_that_is_being_erased_takes_no_changes(tmp_path: Path) -> None:
+    store = FakeStore()
+    store.ensure_base()
+    part = PrincipalPart(parents=(ERASING,), version=1)
+    store.write_principals("acme", [PrincipalRecord.of("acme", EVERYONE, {"headwater": part})])
+    clock = ManualClock()
+    erasing = Erasing(store, clock.elapsed)
+    assert erasing.fresh("acme") is None and erasing("acme") and erasing.fresh("acme") and not erasing("globex")
+    store.fail_next("read_principals", 9)
+    clock.advance(3)
+    assert erasing("acme"), "a store that is away opens nothing"
+    door = Door(tmp_path)
+    gateway = Gateway(replace(door.gateway._deps, erasing=erasing))
+    with pytest.raises(Refused) as refused:
+        asyncio.run(gateway.append("acme", []))
+    assert refused.value.problem.status == 403 and door.opened == []
+    asyncio.run(gateway.append("globex", []))
+    gateway.close()

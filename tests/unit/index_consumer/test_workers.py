@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from uuid import uuid4
 
 import pytest
 
 from consumers.index import IndexLane
 from pipeline.errors import Crash, DocumentError, EncoderUnavailable
 from pipeline.settings import IndexSettings
+from schemas.access import AccessRule
+from schemas.documents import AccessRecord
 from schemas.events import ClaimCheck
 from schemas.topics import Topic
+from tests.fakes.store import StoredChunk
 from tests.unit.index_consumer.worker_world import WorkerWorld, doc
 
 
@@ -235,6 +239,49 @@ def test_a_dead_letters_replay_processes_the_recorded_offset_again(world: Worker
     assert world.texts("a") == {"bad text"}
 
 
+@pytest.mark.requirement("I8", "F20")
+def test_a_replay_that_fails_again_speaks_of_the_same_coordinates(world: WorkerWorld) -> None:
+    def refuse(texts: Sequence[str]) -> None:
+        raise DocumentError("the text cannot be embedded", stage="embed", kind="refused")
+
+    world.encoder.fail = refuse
+    offset = world.page("a", 10, "first")
+    world.settle()
+    world.command("a", "reprocess", offset=offset)
+    world.settle()
+    first, second = world.log.letters()
+    assert first.coordinates == second.coordinates and second.coordinates.offset == offset
+    assert world.log.receipts()[-1].outcome == "dead_letter"
+
+
+@pytest.mark.requirement("I8")
+def test_a_command_for_another_generation_is_no_letter_of_this_one(world: WorkerWorld) -> None:
+    def refuse(texts: Sequence[str]) -> None:
+        raise DocumentError("the text cannot be embedded", stage="embed", kind="refused")
+
+    world.encoder.fail = refuse
+    world.page("block", 9, "x", bulk=True)
+    offset = world.page("a", 10, "first")
+    for generation in ("g1", "g2"):
+        world.command("a", "reprocess", offset=offset, generation=generation)
+    world.settle()
+    letters = [x for x in world.log.letters() if x.document == doc("a")]
+    assert {x.coordinates.offset for x in letters} == {offset}
+    assert len(letters) == 2  # the event, and its replay here
+
+
+@pytest.mark.requirement("I8")
+def test_a_replay_whose_event_or_body_is_gone_says_so(world: WorkerWorld) -> None:
+    world.command("a", "reprocess", offset=77)
+    body = ClaimCheck(path="acme/wiki/x/1", size=3, sha256="0" * 64)
+    offset = world.page("b", 10, "", body=body)
+    world.settle()
+    world.command("b", "reprocess", offset=offset)
+    world.settle()
+    told = [(r.document, r.outcome) for r in world.log.receipts() if r.event_type == "maintenance.reprocess"]
+    assert told == [(doc("a"), "refused"), (doc("b"), "body_gone")]
+
+
 @pytest.mark.requirement("I5", "A8")
 def test_a_replay_cannot_bring_back_what_was_deleted_since(world: WorkerWorld) -> None:
     world.encoder.fail = _refuse_bad
@@ -276,6 +323,30 @@ def test_a_recheck_restores_what_a_late_writer_overwrote(world: WorkerWorld) -> 
     world.settle()
     assert world.texts("a") == {"new"}
     assert "rechecked" in world.outcomes("a")
+
+
+@pytest.mark.requirement("A6", "A8", "I1")
+def test_a_recheck_writes_only_what_is_lost_and_follows_the_access_record(world: WorkerWorld) -> None:
+    world.rule("p", 9, "group:eng")
+    world.page("p", 10, "one\n\ntwo", access=9)
+    world.settle()
+    manifest = world.manifest("p")
+    assert manifest is not None
+    hot = world.store.tier("g1", "hot", "acme")
+    lost, kept = manifest.chunks[0].chunk_id, hot[manifest.chunks[1].chunk_id]
+    del hot[lost]
+    orphan = str(uuid4())
+    hot[orphan] = StoredChunk(kept.properties | {"document": "met by no filter"}, kept.vector)
+    rule = AccessRule.any_of("group:ops")
+    world.store.write_access("acme", [AccessRecord(document=doc("p"), version=20, content_version=10, rule=rule)])
+    before = len(world.encoder.slices)
+    world.command("p", "recheck", chunk_ids=(orphan,))
+    world.settle()
+    assert world.texts("p") == {"one", "two"} and orphan not in hot
+    assert world.encoder.slices[before:] == [["one"]]
+    assert [call.ids for call in world.store.trace if call.op == "insert_chunks"][-1] == (lost,)
+    assert {tuple(c.properties["allow"]) for c in hot.values()} == {("group:ops",)}  # type: ignore[arg-type]
+    assert world.outcomes("p")[-1] == "rechecked"
 
 
 @pytest.mark.requirement("A9")

@@ -17,7 +17,7 @@ from pipeline.clock import SystemClock
 from pipeline.errors import BusUnavailable
 from pipeline.flow import DocumentFlow
 from pipeline.observe import Metrics
-from pipeline.ports import Appended, Outgoing, Record, Vectors
+from pipeline.ports import Appended, Extractor, Outgoing, Record, Vectors
 from pipeline.settings import IndexSettings, Settings, WeaviateSettings
 from schemas.access import AccessRule
 from schemas.base import ClosedModel
@@ -78,7 +78,10 @@ class Log:
 class WorkerWorld:
     """One partition of one generation."""
 
-    def __init__(self, *, encode_s: float = 0.0, index: IndexSettings | None = None, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, *, encode_s: float = 0.0, index: IndexSettings | None = None, timeout_s: float = 5.0,
+        extractor: Extractor | None = None,
+    ) -> None:  # fmt: skip
         self.settings = Settings(
             index=index or IndexSettings(query_deadline_s=0.2), weaviate=WeaviateSettings(timeout_s=timeout_s)
         )
@@ -94,7 +97,7 @@ class WorkerWorld:
         self.rechecks = Rechecks(self.log, self.clock, GENERATION.name)
         parts = Paragraphs()
         flow = DocumentFlow(
-            store=self.store, extractor=parts, chunker=parts, bodies=self.bodies, generation=GENERATION,
+            store=self.store, extractor=extractor or parts, chunker=parts, bodies=self.bodies, generation=GENERATION,
             clock=self.clock, query_deadline_s=self.settings.index.query_deadline_s,
         )  # fmt: skip
         self.lane = IndexLane(

@@ -129,3 +129,20 @@ def test_tail_gives_the_last_lines_only(tmp_path: Path) -> None:
     log.write_text("\n".join(f"line {n}" for n in range(10_000)))
     assert tail(log, 2).splitlines() == ["line 9998", "line 9999"]
     assert tail(tmp_path / "absent.log", 2) == ""
+
+
+def test_a_clock_that_is_set_loses_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a virtual machine goes on after a pause: the time of day of everything that runs moves."""
+    managed = Managed("sleeper", tmp_path)
+    pid = managed.start([sys.executable, "-c", "import time; time.sleep(60)"], {})
+    real = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: real(self) + 300)
+    try:
+        assert managed.alive() and managed.process() is not None
+        record = json.loads(managed.pid_file.read_text())
+        managed.pid_file.write_text(json.dumps(record | {"boot": "of another start of the system"}))
+        assert not managed.alive()  # the same number of seconds after another start is somebody else
+        managed.pid_file.write_text(json.dumps(record))
+    finally:
+        assert managed.stop()
+    assert not psutil.pid_exists(pid)

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from consumers.owner_engine import OwnerEngine, OwnerLog, Pace, Requests
+from consumers.owner_engine import OwnerEngine, OwnerLog
+from consumers.owner_jobs import Pace
+from consumers.owner_requests import Requests
 from pipeline.clock import Clock, ManualClock
 from pipeline.errors import BusUnavailable, Crash
 from pipeline.observe import Metrics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline.errors import BusUnavailable, Crash
 from pipeline.sources.folder.inotify import IN_Q_OVERFLOW
+from pipeline.sources.folder.tree import Tree
 from schemas.events import AccessSet, AccessTombstone, ContentDeleted, ContentUpserted, HoldChanged, SourceRequest
 from schemas.keys import DocumentRef
 from schemas.receipts import DeadLetter, Receipt
@@ -352,6 +354,8 @@ def test_suspiciously_many_missing_documents_are_hidden_and_come_back(wiki: Wiki
     wiki.start()
     wiki.settle()
     assert sum(holds(wiki).values()) == 30 and not any(isinstance(e, ContentDeleted) for e in wiki.log.content())
+    parents = wiki.log.parents()  # an undo shows them to their readers
+    assert "audience:wiki/many" in parents["everyone"] and "audience:wiki/many" in parents
     assert any("30 of 32" in alarm for alarm in wiki.engine.alarms)
     wiki.restart()  # it stays so, without a second set of holds
     wiki.settle()
@@ -396,6 +400,8 @@ def test_a_request_confirms_mass_deletion(wiki: Wiki) -> None:
     asked.ask(type="listing", confirm_deletions=True)
     wiki.settle()
     assert wiki.engine.ledger.live() == 2
+    parents = wiki.log.parents()
+    assert "audience:wiki/many" not in parents["everyone"] and "audience:wiki/many" not in parents
     assert [(r.request_id, r.outcome) for r in receipts(wiki)] == [("r0", "done")]
     wiki.restart()
     wiki.settle()
@@ -631,3 +637,58 @@ def test_what_went_and_came_back_is_as_safe_from_a_wrong_listing_as_before(wiki:
     wiki.settle()
     assert not any(isinstance(e, AccessTombstone) for e in wiki.log.access())
     assert wiki.engine.alarms and "hidden, not deleted" in wiki.engine.alarms[0]
+
+
+@pytest.mark.requirement("F02", "A8")
+def test_what_stood_on_another_device_is_hidden_not_deleted(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    wiki.start()
+    wiki.settle()
+    wiki.engine.close()
+    (wiki.root / "eng" / "runbook.md").unlink()  # as a folder looks from which something was unmounted
+    (wiki.root / "index.md").unlink()
+    real = Tree.device_above
+
+    def device(tree: Tree, path: str) -> int | None:
+        return -1 if path.startswith("eng/") else real(tree, path)
+
+    monkeypatch.setattr(Tree, "device_above", device)
+    wiki.start()
+    wiki.settle()
+    assert isinstance(newest(wiki)["index.md"], ContentDeleted)  # looked for where it stood: surely gone
+    assert holds(wiki) == {"eng/runbook.md": True} and wiki.engine.ledger.live() == 1
+    listed = wiki.engine.listed
+    assert listed is not None and (listed.missing, listed.held, listed.purged) == (2, 1, 1)
+
+
+@pytest.mark.requirement("A11", "D4")
+def test_a_moved_file_was_updated_when_it_moved_and_a_dated_back_one_when_it_was_written(wiki: Wiki) -> None:
+    os.utime(wiki.put("old.md", "# Old", old=False), (1_000_000, 1_000_000))
+    wiki.start()
+    wiki.settle()
+    assert newest(wiki)["old.md"].source_facts.updated_at == 1_000_000 * 10**6
+    began = time.time() - 1
+    (wiki.root / "old.md").rename(wiki.root / "eng" / "new.md")
+    wiki.engine.step()
+    moved = newest(wiki)["old.md"]
+    assert moved.path == "eng/new.md" and moved.source_facts.updated_at > began * 1e6
+    os.utime(wiki.put("index.md", "# Home\n\nOther.", old=False), (2_000_000, 2_000_000))
+    wiki.engine.step()
+    assert newest(wiki)["index.md"].source_facts.updated_at > began * 1e6
+
+
+@pytest.mark.requirement("A10", "I13")
+def test_a_backfill_of_a_folder_reads_what_was_touched_in_the_window(wiki: Wiki) -> None:
+    wiki.requests = asked = Requests()
+    wiki.start()
+    wiki.settle()
+    before = len(upserts(wiki))
+    asked.ask(type="backfill", updated_from=0, updated_until=1_000)
+    wiki.settle(4)
+    assert len(upserts(wiki)) == before
+    os.utime(wiki.root / "index.md", (1_000_000, 1_000_000))
+    wiki.settle()
+    asked.ask(type="backfill", updated_from=999_999 * 10**6, updated_until=1_000_001 * 10**6)
+    wiki.settle(4)
+    assert [(e.document.id, e.priority) for e in upserts(wiki)[before:]] == [("index.md", "bulk")]
+    counts = [(r.details or {})["repaired"] for r in receipts(wiki)]
+    assert counts == [0, 1]

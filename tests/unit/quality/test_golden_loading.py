@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from query_service.golden import FolderReaders, GoldenError, Hit, Label, Question, Retrieved, load_questions
-from query_service.quality import Baseline, Report, compare, evaluate, load_baseline, passes, store_baseline
+from pipeline.golden import FolderReaders, GoldenError, Hit, Label, Question, Retrieved, load_questions
+from pipeline.quality import Baseline, Report, compare, evaluate, load_baseline, passes, store_baseline
 
 SAMPLES = Path(__file__).parents[3] / "samples"
 WIKI = SAMPLES / "wiki"
@@ -79,7 +79,7 @@ def test_a_search_that_ignores_readers_and_days_is_caught(
 
 
 def test_results_must_fit_the_questions(questions: tuple[Question, ...]) -> None:
-    from query_service.quality import score
+    from pipeline.quality import score
 
     with pytest.raises(GoldenError, match="1 results for"):
         score(questions, [Retrieved()])

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.extract.extractor import BlockExtractor
 from pipeline.extract.front_matter import front_matter
-from query_service.golden import Hit, load_questions
+from pipeline.golden import Hit, load_questions
 from schemas.documents import ExtractedDocument
 
 SAMPLES = Path(__file__).parents[3] / "samples"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query_service.golden import Hit, Label, Question, Retrieved
-from query_service.quality import CUTS, abstention, bootstrap, evaluate, passes, rank, score, table
+from pipeline.golden import Hit, Label, Question, Retrieved
+from pipeline.quality import CUTS, abstention, bootstrap, evaluate, passes, rank, score, table
 
 pytestmark = pytest.mark.requirement("C1")
 

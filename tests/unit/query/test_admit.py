@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query_service.admit import Refusal, admit_chunk, admit_document, passes
+from pipeline.admission import Refusal
+from query_service.admit import admit_chunk, admit_document, passes
 from query_service.scope import Narrowing
 from schemas.access import AccessRule, Clause, Closure, Grant
 from schemas.documents import AccessRecord, Manifest

@@ -207,7 +207,7 @@ async def test_a_document_with_its_sections_by_pages(world: World) -> None:
             "document_uid": m.document.uid, "document_id": "a", "source": "wiki", "kind": "page", "tenant": TENANT,
             "title": "a", "url": "https://wiki.example/a", "path": None, "version": m.content_version,
             "content_type": "text/markdown", "language": "en", "product": None, "effective_from": None,
-            "effective_until": None, "updated_at": m.updated_at, "tier": "cold", "deleted": False,
+            "effective_until": None, "updated_at": m.updated_at, "warnings": [], "tier": "cold", "deleted": False,
             "access": {"clauses": [["everyone"]], "has_deny": False, "version": m.access_version}, "age_s": 60.0,
             "generation": GENERATION, "chunk_total": 3, "sections_total": 3, "offset": 0, "next_offset": None,
             "sections": [

@@ -8,7 +8,7 @@ from query_service import closure as closures_module
 from query_service.closure import Closures, walk
 from query_service.overlay import Overlay
 from query_service.scope import Scope
-from schemas.access import Closure
+from schemas.access import SUSPENDED, Closure
 from schemas.events import MembershipSet
 from tests.unit.query.world import TENANT, World
 
@@ -16,15 +16,19 @@ pytestmark = pytest.mark.anyio
 ANN = Scope(TENANT, "ann")
 
 
-def joined(world: World, principal: str, *parents: str, removed: bool = False, source: str = "wiki") -> MembershipSet:
+def joined(
+    world: World, principal: str, *parents: str, removed: bool = False, source: str = "wiki",
+    until: dict[str, int] | None = None,
+) -> MembershipSet:  # fmt: skip
     return MembershipSet(
         tenant=TENANT, principal=principal, parents=parents, removed=removed, version=world.version(),
-        observed_at=world.clock.now(), source=source,
+        observed_at=world.clock.now(), source=source, until=until or {},
     )  # fmt: skip
 
 
 async def closure(world: World, overlay: Overlay | None = None, scope: Scope = ANN, **limits: int) -> Closure:
-    return (await walk(world.store.reader(), overlay or Overlay(), scope, **limits)).closure
+    now = world.clock.now()
+    return (await walk(world.store.reader(), overlay or Overlay(), scope, now=now, **limits)).closure
 
 
 @pytest.mark.requirement("I12", "B1")
@@ -221,3 +225,72 @@ async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatc
         await closures.resolve(Scope(TENANT, f"u{i}"))
     assert len(closures._cached) == 3
     assert len(closures._by_principal) <= 4
+
+
+@pytest.mark.requirement("E1", "I4", "I12")
+async def test_everybody_of_a_suspended_tenant_is_nobody_until_it_is_resumed(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng")
+    world.principal("user:bob", tenant="globex")
+    overlay = Overlay()
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    assert "user:ann" in (await closures.resolve(ANN)).principals
+    overlay.apply(world.log.event(joined(world, "everyone", SUSPENDED, source="headwater")))
+    overlay.apply(world.log.event(joined(world, "everyone", "audience:wiki/public")))
+    assert (await closures.resolve(ANN)).principals == frozenset()  # the cached closure went with the event
+    assert "user:bob" in (await closures.resolve(Scope("globex", "bob"))).principals
+    overlay.apply(world.log.event(joined(world, "everyone", source="headwater")))
+    assert (await closures.resolve(ANN)).principals >= {"user:ann", "audience:wiki/public"}
+
+
+@pytest.mark.requirement("A8", "I4", "I12")
+async def test_a_membership_counts_until_its_end_and_not_at_it(world: World) -> None:
+    world.principal("user:ann")
+    world.principal("group:wiki/eng", "audience:wiki/a")
+    overlay = Overlay()
+    end = world.clock.now() + 2_000_000
+    overlay.apply(world.log.event(joined(world, "user:ann", "group:wiki/eng", until={"group:wiki/eng": end})))
+    assert (await closure(world, overlay)).principals >= {"group:wiki/eng", "audience:wiki/a"}
+    world.clock.advance(2 - (world.clock.now() + 2_000_000 - end) / 1_000_000)
+    assert world.clock.now() == end
+    found = await closure(world, overlay)
+    assert found == Closure(principals=frozenset({"user:ann", "everyone"})), "ended, not unknown: it is complete"
+
+
+@pytest.mark.requirement("A8", "D5", "I4")
+async def test_a_cached_closure_does_not_outlive_the_first_end_in_it(world: World) -> None:
+    """The end two groups up comes first, and no event tells of it."""
+    world.principal("user:ann")
+    overlay = Overlay()
+    now = world.clock.now()
+    near, far = now + 5_000_000, now + 20_000_000
+    overlay.apply(world.log.event(joined(world, "user:ann", "group:wiki/eng", until={"group:wiki/eng": far})))
+    above = {"audience:wiki/a": near, "audience:wiki/x#deny": near}
+    overlay.apply(world.log.event(joined(world, "group:wiki/eng", *above, "audience:wiki/b", until=above)))
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    assert (await closures.resolve(ANN)).principals >= {"audience:wiki/a", "audience:wiki/b", "audience:wiki/x#deny"}
+    before = reads(world)
+    world.clock.advance(4)
+    await closures.resolve(ANN)
+    assert reads(world) == before, "cached until then"
+    world.clock.advance(1)
+    found = (await closures.resolve(ANN)).principals
+    assert not found & above.keys() and found >= {"group:wiki/eng", "audience:wiki/b"}
+    world.clock.advance(15)
+    assert (await closures.resolve(ANN)).principals == {"user:ann", "everyone"}
+
+
+@pytest.mark.requirement("I12")
+async def test_a_membership_of_two_sources_ends_with_the_later(world: World) -> None:
+    world.principal("user:ann", "audience:x/a", source="wiki")
+    overlay, now = Overlay(), world.clock.now()
+    ends = {"wiki": now + 1_000_000, "tickets": now + 3_000_000}
+    for source, end in ends.items():
+        event = joined(world, "user:ann", "audience:x/a", source=source, until={"audience:x/a": end})
+        overlay.apply(world.log.event(event))
+    world.clock.advance(2)
+    assert "audience:x/a" in (await closure(world, overlay)).principals
+    world.clock.advance(2)
+    assert "audience:x/a" not in (await closure(world, overlay)).principals
+    overlay.apply(world.log.event(joined(world, "user:ann", "audience:x/a", source="tickets")))
+    assert "audience:x/a" in (await closure(world, overlay)).principals, "one of them without an end"

@@ -58,7 +58,8 @@ async def test_a_hit_from_each_tier_with_all_its_fields(world: World) -> None:
         "effective_from": 5, "effective_until": 2**52, "updated_at": m.updated_at, "tier": "hot", "deleted": False,
         "access": {"clauses": [["group:wiki/eng"]], "has_deny": False, "version": m.access_version}, "age_s": 60.0,
         "section_id": m.sections[0], "chunk_id": chunk_id(m.document, text), "chunk_index": 0, "chunk_total": 1,
-        "heading_path": ["Top", "Part 0"], "text": text, "scores": hit["scores"],
+        "heading_path": ["Top", "Part 0"], "text": text, "scores": hit["scores"], "page": 1, "start": 0, "end": 22,
+        "summary": False, "also": [], "warnings": [],
     }  # fmt: skip
     scores = hit["scores"]
     assert scores["dense_rank"] == 1 and scores["sparse_rank"] == 1
@@ -233,6 +234,33 @@ async def test_permissions_are_checked_again_before_the_answer_leaves(world: Wor
         assert "plan a" not in json.dumps(reply)
 
 
+@pytest.mark.requirement("B9", "A8")
+async def test_an_answer_says_when_its_permissions_were_checked_last(world: World) -> None:
+    """What is revoked after that moment may still be in it, what was revoked before may not."""
+    world.principal("user:ann")
+    world.document("a", "plan a")
+    async with world.running() as run:
+        reader = run.parts.reader
+        real, calls, revoked = reader.access, [], []
+
+        async def too_late(tenant: str, uids: list[str]) -> Any:
+            calls.append(uids)
+            if len(calls) == 1:
+                world.clock.advance(1)  # ranking takes a while: the answer's own check counts, not the first one
+                return await real(tenant, uids)
+            found = await real(tenant, uids)
+            world.clock.advance(1)
+            world.access(ref("a"), anyone("user:bob"))
+            revoked.append(world.clock.now())
+            return found
+
+        began = world.clock.now()
+        reader.access = too_late
+        reply = await run.search("plan a")
+    assert [h["document_id"] for h in reply["hits"]] == ["a"]
+    assert began < reply["judged_at"] < revoked[0]
+
+
 @pytest.mark.requirement("I4")
 async def test_refill_until_enough_are_admitted(world: World) -> None:
     """Hundreds of near documents are refused by a deny set that the pre-filter cannot see."""
@@ -400,7 +428,9 @@ async def test_filters(world: World) -> None:
         assert await found() == {"a", "b"}
         assert await found(sources=["tickets"]) == {"b"}
         assert await found(kinds=["issue", "x"]) == {"b"}
-        assert await found(content_types=["text/html"]) == {"a"}
+        assert (
+            await found(content_types=["text/html"]) == await found(content_types=["Text/HTML; charset=utf-8"]) == {"a"}
+        )
         assert await found(languages=["en"]) == {"a"}
         assert await found(products=["shop"]) == {"a"}
         assert await found(updated_after=1001) == {"b"}

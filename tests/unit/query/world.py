@@ -229,9 +229,15 @@ class World:
         tier: Tier = "hot",
         generation: str = GENERATION,
         record: bool = True,
+        summary: str | None = None,
         **manifest: Any,
     ) -> Manifest:
-        """Write sections, chunks, manifest and (unless ``record`` is false) the access record of one document."""
+        """Write sections, chunks, manifest and (unless ``record`` is false) the access record of one document.
+
+        ``summary`` is the text of one more chunk, which sums the document up. Each text stands 100 characters after the
+        one before in the source, on a page of its own.
+        """
+        texts = (*texts, summary) if summary is not None else texts
         document = ref(document) if isinstance(document, str) else document
         rule = rule if rule is not None else anyone()
         access_version, content_version = self.version(), self.version()
@@ -256,8 +262,13 @@ class World:
             )  # fmt: skip
         self.store.write_sections(generation, document, sections)
         self.store.insert_chunks(generation, tier, document.tenant, writes)
-        entries = tuple(ChunkEntry(chunk_id=w.chunk.chunk_id, section_ordinal=i, embed_hash=w.chunk.embed_hash)
-                        for i, w in enumerate(writes))  # fmt: skip
+        entries = tuple(
+            ChunkEntry(
+                chunk_id=w.chunk.chunk_id, section_ordinal=i, embed_hash=w.chunk.embed_hash, start=100 * i,
+                end=100 * i + len(w.chunk.text), page=i + 1, summary=w.chunk.text == summary,
+            )
+            for i, w in enumerate(writes)
+        )  # fmt: skip
         made = Manifest(
             **{
                 "document": document, "content_version": content_version, "access_version": access_version,
@@ -358,7 +369,8 @@ class Running:
         return await self.client.post("/v1/search", json=body, headers=self.headers(sub, **claims))
 
     async def search(self, query: str, sub: str = "ann", *, claims: dict[str, Any] | None = None, **body: Any) -> Any:
-        reply = await self.post({"query": query, **body}, sub, **(claims or {}))
+        # Most tests ask which documents are met, and give all the same words.
+        reply = await self.post({"query": query, "duplicates": "keep", **body}, sub, **(claims or {}))
         assert reply.status_code == 200, reply.text
         return reply.json()
 

@@ -19,6 +19,24 @@ from pipeline.settings import load
         (
             "HEADWATER_SOURCES", '[{"name": "", "path": "x"}]', "sources.0.name", ("as JSON in HEADWATER_SOURCES.",),
         ),
+        (
+            "HEADWATER_SOURCES", '[{"name": "a", "paht": "x"}]', "sources.0.paht",
+            ("there is no such setting", "sources.0.path: Field required", "Did you mean path?"),
+        ),
+        (
+            "HEADWATER_SOURCES", '[{"name": "gateway", "path": "x"}]', "sources.0.name",
+            ("the change gateway's own source", "Correct it in"),
+        ),
+        (
+            "HEADWATER_SOURCES", '[{"name": "a", "path": "x"}, {"name": "a", "path": "y"}]', "sources.1.name",
+            ("named twice in tenant acme",),
+        ),
+        ("HEADWATER_SOURCES", '{"name": "a", "path": "x"}', "sources", ("Write [[sources]]",)),
+        (
+            "HEADWATER_SOURCES", '[{"type": "git", "name": "a", "url": "htp:/x y"}]', "sources.0.url",
+            ("must be an address", "Correct it in"),
+        ),
+        ("HEADWATER_SOURCES", '[{"type": "wiki", "name": "a"}]', "sources.0", ("one of folder, mediawiki",)),
     ],
 )  # fmt: skip
 def test_the_remedy_names_what_to_change(

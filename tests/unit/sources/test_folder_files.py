@@ -92,6 +92,9 @@ def test_bytes_of_other_encodings() -> None:
     assert read_page("a.md", "# Häd".encode("utf-16")).content_type == "text/markdown; charset=utf-16"
     assert read_page("a.md", "# Häd".encode("utf-16")).title == "Häd"
     assert read_page("a.txt", b"\x00\x01\x02").content_type == "application/octet-stream"
+    damaged = "<html><head><meta charset=windows-1252><title>Menü</title></head></html>".encode("cp1252")
+    assert read_page("carte.html", damaged).title == "carte", "extraction reads it right"
+    assert read_page("a.md", b"\xef\xbb\xbf# Marked").title == "Marked"
     assert read_page("a\udce9.txt", b"").title  # never raises, always has a title
 
 
@@ -118,7 +121,7 @@ def tree(tmp_path: Path) -> Tree:
     root = tmp_path / "root"
     (root / "a" / ".git").mkdir(parents=True)
     (tmp_path / "outside.md").write_text("secret")
-    for name in ("x.md", "a/y.html", "a/z.TXT", "a/.hidden.md", "a/.access.yaml", "a/i.png", "a/.git/c.md"):
+    for name in ("x.md", "a/y.html", "a/z.TXT", "a/.hidden.md", "a/.access.yaml", "a/i.svg", "a/.git/c.md"):
         (root / name).write_text("text")
     (root / "groups.yaml").write_text("text")
     (root / "link.md").symlink_to(tmp_path / "outside.md")
@@ -258,6 +261,19 @@ def test_a_copy_is_another_document_and_so_is_the_same_name_elsewhere() -> None:
     files.look()
     files.files["2026/r.txt"] = (mark(2), b"text1")
     assert files.look() == {"2025/r.txt": "2025/r.txt", "2026/r.txt": "2026/r.txt"}
+
+
+@pytest.mark.requirement("F02", "F09")
+@pytest.mark.parametrize("copied_first", [True, False])
+def test_a_rename_by_copy_and_deletion_leaves_one_document_in_either_order(copied_first: bool) -> None:
+    files = Files()
+    files.files = {"a.md": (mark(1), b"text1")}
+    files.look()
+    copy = (mark(2, mtime=5), b"text1")
+    files.files = files.files | {"b.md": copy} if copied_first else {}
+    assert len(files.look()) == (2 if copied_first else 0)
+    files.files = {"b.md": copy}
+    assert files.look() == {"b.md": "b.md"} and len(files.identity) == 1
 
 
 def test_a_reused_inode_is_not_a_rename() -> None:

@@ -1,0 +1,1 @@
+"""Private servers of source systems, from the machine's own packages: for tests and ``make sources-check``."""

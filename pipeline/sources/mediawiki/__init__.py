@@ -1,0 +1,1 @@
+"""Source ``mediawiki``: the pages and files of a MediaWiki, over its action API."""
