@@ -19,6 +19,7 @@ from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
 from query_service import deletion, problems, shadow
+from query_service.barrier import Barrier
 from query_service.callers import Caller
 from query_service.closure import Closures
 from query_service.deletion import Deletions, OpenProofs
@@ -90,6 +91,7 @@ class Parts:
     reader: IndexReader
     metrics: Metrics
     deletions: Deletions
+    barrier: Barrier
     heart: Heart | None = None
 
 
@@ -104,7 +106,8 @@ def assemble(deps: Dependencies) -> Parts:
     encoders = Encoders(deps.load_encoder, settings.encoder.query_threads)
     flights = Flights()
     state = ServiceState(reader, tail, freshness, encoders, flights, clock, metrics, settings.query.ready_age_s)
-    closures = Closures(reader, overlay, clock, tail.alive)
+    barrier = Barrier(deps.open_tail, tail, changes)
+    closures = Closures(reader, overlay, clock, tail.alive, barrier.passed)
     overlay.on_deletion(reader.forget_document)
     tail.subscribe(changes.notify)
     freshness.subscribe(changes.notify)
@@ -115,7 +118,7 @@ def assemble(deps: Dependencies) -> Parts:
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     return Parts(
-        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, heart
+        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, barrier, heart
     )  # fmt: skip
 
 
@@ -162,6 +165,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
                 await parts.heart.stop()
             await parts.state.close()
             await asyncio.to_thread(parts.tail.stop)
+            await asyncio.to_thread(parts.barrier.close)
             await asyncio.to_thread(parts.freshness.stop)
             parts.encoders.close()
             await asyncio.to_thread(parts.deletions.close)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pipeline.clock import Clock
 from pipeline.closures import MAX_DEPTH, MAX_PRINCIPALS, Walk, walking
@@ -44,11 +44,16 @@ class Closures:
     None outlives the first end of a membership in it: the clock sends no event.
     """
 
-    def __init__(self, reader: IndexReader, overlay: Overlay, clock: Clock, alive: Callable[[], bool]) -> None:
+    def __init__(
+        self, reader: IndexReader, overlay: Overlay, clock: Clock, alive: Callable[[], bool],
+        passed: Callable[[], Awaitable[bool]],
+    ) -> None:  # fmt: skip
+        """``passed`` tells whether the overlay holds all that is on the log now."""
         self._reader = reader
         self._overlay = overlay
         self._clock = clock
         self._alive = alive
+        self._passed = passed
         self._cached: OrderedDict[Scope, tuple[float, Walk]] = OrderedDict()
         # Filled by the tail's thread, emptied by ours: a deque's ends are safe to use from two threads.
         self._changed: deque[tuple[str, str]] = deque()
@@ -73,6 +78,13 @@ class Closures:
                 self._keep(key, result)
                 break
         return result.closure
+
+    async def confirmed(self, scope: Scope) -> Closure:
+        """The caller's closure with every change that was applied before this call: what the last check before an
+        answer leaves goes by. Raises StoreUnavailable."""
+        if await self._passed():
+            return await self.resolve(scope)
+        return (await walk(self._reader, self._overlay, scope, now=self._clock.now())).closure
 
     def _good(self, kept_at: float, walked: Walk) -> bool:
         ended = walked.until is not None and self._clock.now() >= walked.until

@@ -126,7 +126,7 @@ class QueryService:
             if plan.vector is not None:
                 plan.vector.cancel()
         supplied = await self._supplier.supply(
-            plan, narrowing, outcome, request.k, lambda: self._closures.resolve(scope)
+            plan, narrowing, outcome, request.k, lambda: self._closures.confirmed(scope)
         )
         now = self._clock.now()
         hits = tuple(assemble.search_hit(s, now) for s in supplied)
@@ -283,7 +283,7 @@ class QueryService:
         manifests, records = await asyncio.gather(
             self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
         )
-        closure = await self._closures.resolve(scope)
+        closure = await self._closures.confirmed(scope)
         manifest, record = manifests.get(uid), self._overlay.access(uid, records.get(uid))
         refused = admit_document(manifest, record, closure, narrowing, self._clock.now())
         if manifest is None or record is None or refused is not None or manifest.document.uid != uid:
@@ -294,7 +294,7 @@ class QueryService:
         """Admission once more before the answer leaves, with a record read after the text."""
         uid = manifest.document.uid
         records = await self._reader.access(scope.tenant, [uid])
-        closure = await self._closures.resolve(scope)
+        closure = await self._closures.confirmed(scope)
         record = self._overlay.access(uid, records.get(uid))
         if record is None or admit_document(manifest, record, closure, narrowing, self._clock.now()) is not None:
             raise NotFound

@@ -83,11 +83,11 @@ class Supplier:
     ) -> tuple[dict[str, ChunkText], dict[str, AccessRecord]]:
         """Texts of the batch, and by chunk id the records under which it and its twins may be read now."""
         members = [m for r in batch for m in (Twin(r.candidate, r.manifest, r.place), *r.twins)]
-        texts, records = await asyncio.gather(
+        texts, records, closure = await asyncio.gather(
             self._reader.chunks(plan.generation, plan.tenant, [r.candidate.chunk_id for r in batch]),
             self._reader.access(plan.tenant, sorted({m.candidate.document_uid for m in members})),
+            resolve(),
         )
-        closure = await resolve()
         now = self._clock.now()
         allowed: dict[str, AccessRecord] = {}
         for candidate, manifest, _ in members:

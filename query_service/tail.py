@@ -44,6 +44,10 @@ class LogTail(Protocol):
         """Next offset per (topic, partition)."""
         ...
 
+    def ends(self) -> Mapping[Slot, int]:
+        """The log's end of now per (topic, partition). Raises BusUnavailable."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -179,10 +183,10 @@ class AccessTail:
                 if not self._overlay.apply(record):
                     self._alarm(record)
                 self._last_data[(record.topic, record.partition)] = record.offset
+            self._reached = {(t, p): o for (t, p), o in tail.positions().items()}
             if records:
                 for listener in self._listeners:
                     listener()
-            self._reached = {(t, p): o for (t, p), o in tail.positions().items()}
             now = self._clock.elapsed()
             if records or now - measured >= MEASURE_S:
                 if tail.behind() <= 0:

@@ -229,7 +229,7 @@ def judge(history: History, served: Sequence[Period] = ()) -> Verdict:
     * mixed: passages of two editions of a document, a passage that is not of the version its hit names, or a hit that
       another generation's vectors gave.
     * doubled: one passage twice.
-    * forbidden: a document that no state of the moment of the last check lets the person read, deletions included.
+    * forbidden: a document that no state since the last check began lets the person read, deletions included.
     * stale: an edition, or a deleted document, that was certainly replaced before the query began.
     * regressed: an edition that the generation which served before had replaced before the switch: it went back.
     * missed: the document asked for by its own word is not there although it certainly was, and could be read, all the
@@ -276,9 +276,9 @@ def _judge_hits(model: Model, query: Query, document: str, hits: list[Found], ve
     places = [hit.chunk_index for hit in hits]
     if len(places) != len(set(places)) or len({h.chunk_id for h in hits}) != len(hits):
         verdict.note("doubled", query, document, f"places {sorted(places)}")
-    allowed = model.may_read(query.person, document, query.judged, query.judged)
-    if True not in allowed or model.possible(query.generation, document, query.judged, query.judged) == {None}:
-        verdict.note("forbidden", query, document, "no state of that moment lets them read it")
+    allowed = model.may_read(query.person, document, query.judged, query.ended)
+    if True not in allowed or model.possible(query.generation, document, query.judged, query.ended) == {None}:
+        verdict.note("forbidden", query, document, "no state from that moment on lets them read it")
     possible = model.possible(query.generation, document, query.began, query.ended)
     if not editions & possible:
         verdict.note("stale", query, document, f"edition {editions}, possible {sorted(map(str, possible))}")

@@ -146,6 +146,11 @@ async def test_what_several_sources_say_adds_up(world: World) -> None:
     assert (await closure(world, overlay)).principals == {"user:ann", "everyone", "audience:wiki/a"}
 
 
+async def at_end() -> bool:
+    """The overlay is at the log's end."""
+    return True
+
+
 class Switch:
     def __init__(self) -> None:
         self.on = True
@@ -163,7 +168,7 @@ async def test_closures_are_cached_and_dropped_by_events_of_any_principal_in_the
     world.principal("user:ann", "group:wiki/eng")
     world.principal("group:wiki/eng", "audience:wiki/a")
     overlay, alive = Overlay(), Switch()
-    closures = Closures(world.store.reader(), overlay, world.clock, alive)
+    closures = Closures(world.store.reader(), overlay, world.clock, alive, at_end)
     first = await closures.resolve(ANN)
     before = reads(world)
     assert await closures.resolve(ANN) == first
@@ -181,7 +186,7 @@ async def test_closures_are_cached_and_dropped_by_events_of_any_principal_in_the
 @pytest.mark.requirement("I12")
 async def test_a_nobody_is_cached_only_until_its_record_comes(world: World) -> None:
     overlay = Overlay()
-    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True, at_end)
     assert await closures.resolve(ANN) == Closure.of_nobody()
     overlay.apply(world.log.event(joined(world, "user:ann")))
     assert (await closures.resolve(ANN)).principals == {"user:ann", "everyone"}
@@ -191,7 +196,7 @@ async def test_a_nobody_is_cached_only_until_its_record_comes(world: World) -> N
 async def test_nothing_is_cached_while_the_tail_is_dead(world: World) -> None:
     world.principal("user:ann", "group:wiki/eng")
     overlay, alive = Overlay(), Switch()
-    closures = Closures(world.store.reader(), overlay, world.clock, alive)
+    closures = Closures(world.store.reader(), overlay, world.clock, alive, at_end)
     await closures.resolve(ANN)
     alive.on = False
     world.principal("user:ann")
@@ -213,13 +218,13 @@ async def test_a_change_during_the_walk_is_not_missed(world: World) -> None:
         return found
 
     reader.principals = slow  # type: ignore[method-assign, assignment]
-    closures = Closures(reader, overlay, world.clock, lambda: True)
+    closures = Closures(reader, overlay, world.clock, lambda: True, at_end)
     assert await closures.resolve(ANN) == Closure.of_nobody()
 
 
 async def test_the_cache_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closures_module, "MAX_CACHED", 3)
-    closures = Closures(world.store.reader(), Overlay(), world.clock, lambda: True)
+    closures = Closures(world.store.reader(), Overlay(), world.clock, lambda: True, at_end)
     for i in range(5):
         world.principal(f"user:u{i}")
         await closures.resolve(Scope(TENANT, f"u{i}"))
@@ -233,7 +238,7 @@ async def test_everybody_of_a_suspended_tenant_is_nobody_until_it_is_resumed(wor
     world.principal("group:wiki/eng")
     world.principal("user:bob", tenant="globex")
     overlay = Overlay()
-    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True, at_end)
     assert "user:ann" in (await closures.resolve(ANN)).principals
     overlay.apply(world.log.event(joined(world, "everyone", SUSPENDED, source="headwater")))
     overlay.apply(world.log.event(joined(world, "everyone", "audience:wiki/public")))
@@ -267,7 +272,7 @@ async def test_a_cached_closure_does_not_outlive_the_first_end_in_it(world: Worl
     overlay.apply(world.log.event(joined(world, "user:ann", "group:wiki/eng", until={"group:wiki/eng": far})))
     above = {"audience:wiki/a": near, "audience:wiki/x#deny": near}
     overlay.apply(world.log.event(joined(world, "group:wiki/eng", *above, "audience:wiki/b", until=above)))
-    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True)
+    closures = Closures(world.store.reader(), overlay, world.clock, lambda: True, at_end)
     assert (await closures.resolve(ANN)).principals >= {"audience:wiki/a", "audience:wiki/b", "audience:wiki/x#deny"}
     before = reads(world)
     world.clock.advance(4)
@@ -294,3 +299,20 @@ async def test_a_membership_of_two_sources_ends_with_the_later(world: World) -> 
     assert "audience:x/a" not in (await closure(world, overlay)).principals
     overlay.apply(world.log.event(joined(world, "user:ann", "audience:x/a", source="tickets")))
     assert "audience:x/a" in (await closure(world, overlay)).principals, "one of them without an end"
+
+
+@pytest.mark.requirement("A8", "I4")
+async def test_a_kept_closure_is_not_confirmed_while_the_tail_may_be_behind(world: World) -> None:
+    world.principal("user:ann", "group:wiki/eng")
+    world.principal("group:wiki/eng")
+    passed = Switch()
+
+    async def whether() -> bool:
+        return passed()
+
+    closures = Closures(world.store.reader(), Overlay(), world.clock, lambda: True, whether)
+    assert "group:wiki/eng" in (await closures.confirmed(ANN)).principals
+    world.principal("user:ann")
+    assert "group:wiki/eng" in (await closures.confirmed(ANN)).principals, "the test would show nothing"
+    passed.on = False
+    assert (await closures.confirmed(ANN)).principals == {"user:ann", "everyone"}

@@ -81,6 +81,7 @@ class FakeLog:
         self.records: dict[tuple[str, int], list[Record]] = {}
         self.markers: dict[tuple[str, int], int] = {}
         self.down = False
+        self.stalled = False  # nothing is read, though the broker answers
         self.starts: list[tuple[tuple[str, ...], Start]] = []
         self._changed = threading.Condition()
 
@@ -143,6 +144,8 @@ class FakeTail:
     def _take(self) -> list[Record]:
         found: list[Record] = []
         for slot, at in self._at.items():
+            if self._log.stalled:
+                break
             new = self._log.records.get(slot, [])[at:]
             found.extend(new)
             self._at[slot] = at + len(new)
@@ -155,6 +158,11 @@ class FakeTail:
 
     def positions(self) -> Mapping[Slot, int]:
         return {Slot(*slot): at for slot, at in self._at.items()}
+
+    def ends(self) -> Mapping[Slot, int]:
+        if self._log.down:
+            raise BusUnavailable("the log is down")
+        return {Slot(*slot): len(self._log.records.get(slot, [])) for slot in self._at}
 
     def close(self) -> None:
         pass
