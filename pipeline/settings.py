@@ -20,6 +20,15 @@ from pydantic_settings import (
 )
 
 from pipeline.errors import ConfigError
+from pipeline.settings_query import (
+    ExpansionSettings,
+    GeneratorSettings,
+    InferenceSettings,
+    LimitSettings,
+    QueryLogSettings,
+    RankingSettings,
+    RerankSettings,
+)
 from pipeline.settings_sources import Part, Person, SourceSettings, UserPath
 from schemas.keys import SourceName, TenantName
 
@@ -141,6 +150,13 @@ class QuerySettings(Part):
     filter_principals: int = Field(default=300, ge=1, description="Above it a search goes unfiltered and wider.")
     fusion: Literal["rrf", "convex"] = "rrf"
     dense_share: float = Field(default=0.5, ge=0, le=1, description="Weight of the dense list in convex fusion.")
+    diversity: float = Field(
+        default=0.9, ge=0, le=1, description="λ of maximal marginal relevance: 1 ranks by relevance alone."
+    )
+    near_duplicate: float = Field(default=0.97, gt=0, le=1, description="Cosine from which passages may be copies.")
+    snippet_chars: int = Field(default=320, ge=40, le=4000)
+    evidence_tokens: int = Field(default=3000, ge=64, description="Budget of evidence where a request names none.")
+    evidence_max_tokens: int = Field(default=32_000, ge=64, description="The largest budget that a request may name.")
     tail_minutes: int = Field(default=15, ge=1)
     ready_age_s: float = Field(default=30.0, gt=0, description="Oldest lane progress with which the service is ready.")
     receipts_path: UserPath = Path(".state/receipts.sqlite")
@@ -256,6 +272,13 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     gateway: GatewaySettings = GatewaySettings()
     query: QuerySettings = QuerySettings()
+    rerank: RerankSettings = RerankSettings()
+    inference: InferenceSettings = InferenceSettings()
+    generator: GeneratorSettings = GeneratorSettings()
+    expansion: ExpansionSettings = ExpansionSettings()
+    ranking: dict[str, RankingSettings] = Field(default_factory=dict, description="By tenant; '*' for all others.")
+    limits: LimitSettings = LimitSettings()
+    querylog: QueryLogSettings = QueryLogSettings()
     canary: CanarySettings = CanarySettings()
     endpoints: dict[str, EndpointSettings] = Field(default_factory=dict)
     generations: GenerationSettings = GenerationSettings()

@@ -118,7 +118,8 @@ def assemble(deps: Dependencies) -> Parts:
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     return Parts(
-        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, barrier, heart
+        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, barrier,
+        heart,
     )  # fmt: skip
 
 

@@ -7,6 +7,18 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from schemas import api_examples as examples
+from schemas.api_ranking import (
+    Cursor,
+    Evidence,
+    EvidenceMode,
+    Expansion,
+    RerankMode,
+    RerankReport,
+    Snippet,
+    Sort,
+    Step,
+    Suggestion,
+)
 from schemas.base import ClosedModel, Micros, Version
 from schemas.documents import Tier
 from schemas.keys import SourceName
@@ -59,6 +71,29 @@ class SearchRequest(ClosedModel):
         default="fold", description="Copies of a passage stand under the best of them (also), or each as its own hit."
     )
     filters: SearchFilters = SearchFilters()
+    rerank: RerankMode | None = Field(
+        default=None,
+        description="'fast' scores as many passages as fit in its budget, 'full' a set number; the service's default "
+        "where absent.",
+    )
+    rerank_candidates: int | None = Field(default=None, ge=1, le=50, description="For 'full': passages to score.")
+    diversity: float | None = Field(
+        default=None, ge=0, le=1, description="λ of maximal marginal relevance: 1 is relevance alone, 0 novelty alone."
+    )
+    per_document: int | None = Field(default=None, ge=1, le=100, description="Hits of one document at most.")
+    sort: Sort = Field(default="relevance", description="By date: the best candidates, ordered by last update.")
+    cursor: Cursor | None = Field(default=None, description="'next_cursor' of the page before, with the same request.")
+    snippets: bool = Field(default=True, description="Hits carry a snippet with highlights.")
+    evidence: EvidenceMode = Field(
+        default="none",
+        description="'sections': the hits' sections under a token budget, to hand to a generator. 'all': everything "
+        "that the caller may read within the filters, where that fits.",
+    )
+    token_budget: int | None = Field(default=None, ge=64, le=1_000_000, description="Of the evidence.")
+    expand: Expansion = Field(
+        default="none", description="Further queries, thought of by rules (decompose) or by a generator (the others)."
+    )
+    explain: bool = Field(default=False, description="The reply shows each step of the expansion.")
     after: str | None = Field(
         default=None,
         min_length=1,
@@ -106,6 +141,8 @@ class Scores(ClosedModel):
     sparse_score: float | None = Field(default=None, description="BM25 from statistics over both tiers.")
     sparse_rank: int | None = Field(default=None, ge=1)
     fused: float
+    rerank: float | None = Field(default=None, description="The reranker's own score; absent where it saw none.")
+    final: float | None = Field(default=None, description="What the order follows, between 0 and 1.")
     exact: bool = Field(default=False, description="Holds every identifier of the query; these come first.")
 
 
@@ -168,6 +205,7 @@ class SearchHit(DocumentFacts):
     end: int | None = Field(default=None, description="End of its own text, exclusive, counted as start is.")
     summary: bool = Field(default=False, description="The passage sums its document up.")
     also: tuple[AlsoIn, ...] = ()
+    snippet: Snippet | None = None
     scores: Scores
 
 
@@ -178,6 +216,8 @@ class SearchCounts(ClosedModel):
     sparse: int = Field(ge=0)
     exact: int = Field(ge=0)
     admitted: int = Field(ge=0)
+    fused: int = Field(default=0, ge=0, description="Different passages that were ranked.")
+    reranked: int = Field(default=0, ge=0)
 
 
 class SearchResponse(ClosedModel):
@@ -194,6 +234,11 @@ class SearchResponse(ClosedModel):
     fresh: bool | None = Field(description="Whether the write named by 'after' is in the answer; null without 'after'.")
     counts: SearchCounts
     starved: bool = Field(description="More may exist than could be looked through in time.")
+    rerank: RerankReport | None = None
+    suggestion: Suggestion | None = None
+    next_cursor: Cursor | None = Field(default=None, description="For the next page; null at the end.")
+    evidence: Evidence | None = None
+    steps: tuple[Step, ...] = ()
     judged_at: Micros = Field(
         description="The last check of permissions began then: nothing revoked before that moment is in the answer."
     )

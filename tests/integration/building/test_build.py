@@ -18,6 +18,7 @@ from pipeline.errors import ConfigError
 from pipeline.operate.build import BuildProgress, build
 from pipeline.operate.reprocess import Selection, reprocess
 from pipeline.operate.workers import environment
+from schemas.topics import Topic
 from tests.integration.building.conftest import World
 from tests.product import until
 

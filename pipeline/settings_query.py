@@ -1,0 +1,94 @@
+"""Settings of the read side beyond the query service's address: rerankers, generators, limits, the query log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from pipeline.settings_sources import Part, UserPath
+
+
+class RerankSettings(Part):
+    """The reranker. ``fast`` scores as many of the first candidates as fit in ``fast_ms`` at the measured rate."""
+
+    backend: Literal["onnx", "cross-encoder", "endpoint", "off"] = "onnx"
+    model: str = Field(default="cross-encoder/ms-marco-MiniLM-L-12-v2", description="Name, for replies and endpoints.")
+    weights: UserPath | None = Field(default=None, description="Folder of a downloaded model.")
+    url: str | None = Field(default=None, description="Of an endpoint: the address that takes POST /rerank.")
+    style: Literal["tei", "cohere"] = Field(default="tei", description="What the endpoint speaks.")
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(default=2.0, gt=0, description="Of one request to an endpoint.")
+    default: Literal["off", "fast", "full"] = Field(default="fast", description="Where a request does not say.")
+    fast_ms: float = Field(default=120.0, gt=0)
+    fast_candidates: int = Field(default=10, ge=1, le=50)
+    full_ms: float = Field(default=3000.0, gt=0, description="Deadline of 'full'.")
+    full_candidates: int = Field(default=10, ge=1, le=50)
+    share: float = Field(
+        default=0.7, ge=0, le=1, description="Weight of the reranker's score; the rest is the first stage's."
+    )
+    max_tokens: int = Field(default=256, ge=16, le=512, description="Of a pair of query and passage.")
+    threads: int = Field(default=2, ge=1)
+
+
+class InferenceSettings(Part):
+    """Model calls of the query service: batching across requests, and what happens when a server fails."""
+
+    window_ms: float = Field(default=2.0, ge=0, description="How long a call waits for others to share its batch.")
+    batch: int = Field(default=32, ge=1, description="Items in one batch.")
+    queue: int = Field(default=256, ge=1, description="Items that wait at most; more are refused.")
+    failures: int = Field(default=3, ge=1, description="In a row, after which a server is left alone.")
+    cool_s: float = Field(default=10.0, gt=0, description="For so long.")
+
+
+class GeneratorSettings(Part):
+    """An OpenAI-compatible server. Without ``url`` nothing is generated."""
+
+    url: str | None = Field(default=None, description="Base address, for instance http://host:8080/v1.")
+    model: str = "default"
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(default=30.0, gt=0)
+    max_tokens: int = Field(default=512, ge=1, description="Of one answer.")
+    context_tokens: int = Field(default=8192, ge=256, description="What the model reads and writes together.")
+    prompt_price: float = Field(default=0.0, ge=0, description="Per million tokens read.")
+    completion_price: float = Field(default=0.0, ge=0, description="Per million tokens written.")
+    currency: str = "EUR"
+
+
+class ExpansionSettings(Part):
+    """Query expansion of one request: budgets."""
+
+    queries: int = Field(default=4, ge=1, le=10, description="Queries besides the original one.")
+    rounds: int = Field(default=3, ge=1, le=6, description="Of iterative retrieval.")
+    tokens: int = Field(default=2000, ge=1, description="That its generator may use.")
+    budget_s: float = Field(default=10.0, gt=0, description="Its own time besides the search deadline.")
+
+
+class RankingSettings(Part):
+    """Of one tenant."""
+
+    recency_share: float = Field(default=0.0, ge=0, le=1, description="Weight of newness in the first stage's score.")
+    half_life_days: float = Field(default=90.0, gt=0)
+    source_weights: dict[str, float] = Field(default_factory=dict, description="By source; 1 where absent, 0 to 10.")
+
+
+class LimitSettings(Part):
+    """What one caller may use. 0 switches a limit off."""
+
+    requests_per_minute: int = Field(default=600, ge=0, description="Of one token or key.")
+    burst: int = Field(default=60, ge=1)
+    concurrent: int = Field(default=16, ge=0, description="Requests of one caller that run at once.")
+    total: int = Field(default=256, ge=0, description="Requests that run at once in this process.")
+    daily_cost: float = Field(default=0.0, ge=0, description="Of generators, by tenant and day.")
+
+
+class QueryLogSettings(Part):
+    """The query log."""
+
+    enabled: bool = True
+    text: Literal["none", "redacted", "full"] = Field(
+        default="redacted",
+        description="The query's words: not at all; without mail addresses, numbers and secrets; or as they were.",
+    )
+    retention_days: int = Field(default=30, ge=1, le=365)
+    path: UserPath | None = Field(default=None, description="Local file; in the state folder without it.")

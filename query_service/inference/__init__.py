@@ -1,0 +1,1 @@
+"""Model calls shared by requests: batches, threads, circuit breakers."""

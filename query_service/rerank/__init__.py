@@ -1,0 +1,1 @@
+"""Reranking by cross-encoders: in this process or behind an endpoint, under a deadline."""
