@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache
 
 MAX_TOKEN = 64
@@ -128,3 +129,26 @@ def _is_identifier(token: str) -> bool:
     # dotted names in code (fs.readFile is caught above, os.path here), not sentence ends or host-like prose
     parts = token.split(".")
     return len(parts) > 1 and all(len(part) > 1 and part.isidentifier() for part in parts)
+
+
+def plain(text: str) -> str:
+    """The folded text in which ``token_spans`` counts its places."""
+    return text.lower() if text.isascii() else _plain(text)
+
+
+def token_spans(folded: str) -> Iterator[tuple[str, int, int]]:
+    """The tokens of folded text as ``tokens`` gives them, each with the offsets between which it stands there."""
+    if folded.isascii():
+        for match in _ASCII_WORD.finditer(folded):
+            yield match.group()[:MAX_TOKEN], match.start(), match.end()
+        return
+    for match in _runs().finditer(folded):
+        run, start = match.group(), match.start()
+        if not _IS_UNSPACED.match(run):
+            yield run[:MAX_TOKEN], start, match.end()
+            continue
+        for index, char in enumerate(run):
+            if len(run) == 1 or _IS_HAN.match(char):
+                yield char, start + index, start + index + 1
+            if index + 1 < len(run):
+                yield run[index : index + 2], start + index, start + index + 2
