@@ -245,16 +245,16 @@ class QueryService:
         self, scope: Scope, uid: str, offset: int, limit: int, generation: Generation
     ) -> DocumentResponse:
         narrowing = narrow(scope, SearchFilters(), self._clock.now())
-        manifest, _ = await self._admitted(scope, uid, generation, narrowing)
+        manifest, _ = await self.admitted(scope, uid, generation, narrowing)
         complete = self._freshness.complete_until(scope.tenant).get(manifest.document.source)
         wanted = manifest.sections[offset : offset + limit]
         sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
         if len(sections) < len(set(wanted)):
             # The document moved on between the two reads: its new version stands by now.
-            manifest, _ = await self._admitted(scope, uid, generation, narrowing)
+            manifest, _ = await self.admitted(scope, uid, generation, narrowing)
             wanted = manifest.sections[offset : offset + limit]
             sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
-        record = await self._still_admitted(scope, manifest, narrowing)
+        record = await self.still_admitted(scope, manifest, narrowing)
         total = len(manifest.sections)
         following = offset + len(wanted)
         return DocumentResponse(
@@ -275,9 +275,10 @@ class QueryService:
             complete_until=complete,
         )  # fmt: skip
 
-    async def _admitted(
+    async def admitted(
         self, scope: Scope, uid: str, generation: Generation, narrowing: Narrowing
     ) -> tuple[Manifest, AccessRecord]:
+        """The document's manifest and record, if the caller may read it now. Raises NotFound or StoreUnavailable."""
         if not is_uuid(uid):
             raise NotFound
         manifests, records = await asyncio.gather(
@@ -290,7 +291,7 @@ class QueryService:
             raise NotFound
         return manifest, record
 
-    async def _still_admitted(self, scope: Scope, manifest: Manifest, narrowing: Narrowing) -> AccessRecord:
+    async def still_admitted(self, scope: Scope, manifest: Manifest, narrowing: Narrowing) -> AccessRecord:
         """Admission once more before the answer leaves, with a record read after the text."""
         uid = manifest.document.uid
         records = await self._reader.access(scope.tenant, [uid])
@@ -304,7 +305,7 @@ class QueryService:
         """Recorded steps of a document that the caller may read. Raises as ``document``."""
         generation = await self._state.current()
         with self._flights.on(generation.name):
-            await self._admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
+            await self.admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
         rows = await asyncio.to_thread(self._freshness.trace, scope.tenant, uid)
         return TraceResponse(document_uid=uid, steps=tuple(_step(row) for row in rows))
 
