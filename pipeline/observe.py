@@ -118,8 +118,41 @@ METRICS: dict[str, Metric] = {
     "headwater_refills_total": Metric("counter", (), "Searches repeated wider because admission left too few."),
     "headwater_repairs_total": Metric("counter", (), "Documents searched once more because a manifest moved on."),
     "headwater_starved_total": Metric("counter", (), "Searches that ended with fewer hits than asked for."),
+    "headwater_query_log_total": Metric(
+        "counter", ("result",), "Records of the query log: sent, dropped (queue full), lost (at stop), refused."
+    ),
+    "headwater_query_log_waiting": Metric("gauge", (), "Records that wait for the log."),
+    "headwater_query_log_unreadable_total": Metric("counter", (), "Records of the query log that were not understood."),
+    "headwater_feedback_total": Metric("counter", ("verdict",), "Feedback by verdict."),
+    "headwater_forbidden_reports_total": Metric(
+        "counter", (), "Persons who say that they should not see what they were shown: look at each at once."
+    ),
+    "headwater_generator_requests_total": Metric(
+        "counter", ("model", "outcome"), "Requests to the generator: answered, repeated, failed."
+    ),
+    "headwater_generator_seconds": Metric(
+        "histogram", ("model",), "Duration of a request to the generator; of a stream, until it opens.", _SECONDS
+    ),
+    "headwater_generator_tokens_total": Metric("counter", ("model", "kind"), "Tokens that it read and wrote."),
+    "headwater_generator_cost_total": Metric(
+        "counter", ("model", "currency"), "Their price, by the configured prices of a million tokens."
+    ),
+    "headwater_expansions_total": Metric(
+        "counter", ("kind", "outcome"), "Expanded searches: whole, or with less than was asked for."
+    ),
     "headwater_ready": Metric("gauge", (), "1 while the query service may answer."),
     "headwater_tail_age_seconds": Metric("gauge", ("topic",), "Age of the query service's own tail."),
+    "headwater_inference_batch_items": Metric(
+        "histogram", ("lane",), "Queries, pairs or requests in one call of a model.", (1, 2, 4, 8, 16, 32, 64)
+    ),
+    "headwater_inference_wait_seconds": Metric("histogram", ("lane",), "Waiting for a model's turn.", _SECONDS),
+    "headwater_inference_refused_total": Metric(
+        "counter", ("lane", "reason"), "Items that no model saw: full, late or cancelled."
+    ),
+    "headwater_circuit_open": Metric("gauge", ("server",), "1 while a model's server is left alone after failures."),
+    "headwater_rerank_total": Metric("counter", ("mode", "outcome"), "Rerankings: done, less, none, late or failed."),
+    "headwater_rerank_pairs_total": Metric("counter", (), "Passages that a reranker scored for a reply."),
+    "headwater_rerank_seconds": Metric("histogram", ("mode",), "Duration of a reranking.", _SECONDS),
     # canary
     "headwater_canary_seconds": Metric(
         "histogram", ("step",), "Canary: append to found, to hidden by revocation, to gone by deletion.", _SECONDS
