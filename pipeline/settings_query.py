@@ -47,7 +47,8 @@ class GeneratorSettings(Part):
     url: str | None = Field(default=None, description="Base address, for instance http://host:8080/v1.")
     model: str = "default"
     api_key: SecretStr | None = None
-    timeout_s: float = Field(default=30.0, gt=0)
+    timeout_s: float = Field(default=30.0, gt=0, description="Of one call, its repetitions included.")
+    attempts: int = Field(default=2, ge=1, le=5, description="Of one call, where repeating may help.")
     max_tokens: int = Field(default=512, ge=1, description="Of one answer.")
     context_tokens: int = Field(default=8192, ge=256, description="What the model reads and writes together.")
     prompt_price: float = Field(default=0.0, ge=0, description="Per million tokens read.")
@@ -73,12 +74,20 @@ class RankingSettings(Part):
 
 
 class LimitSettings(Part):
-    """What one caller may use. 0 switches a limit off."""
+    """What one caller may use. 0 switches a limit off. No tenant takes more than what is left of ``total``."""
 
     requests_per_minute: int = Field(default=600, ge=0, description="Of one token or key.")
     burst: int = Field(default=60, ge=1)
     concurrent: int = Field(default=16, ge=0, description="Requests of one caller that run at once.")
     total: int = Field(default=256, ge=0, description="Requests that run at once in this process.")
+    refused_per_minute: int = Field(
+        default=120, ge=0, description="Requests without a valid token that one address may send; more get 429."
+    )
+    connections: int = Field(default=1024, ge=1, description="Open connections; more are closed at once.")
+    header_s: float = Field(default=10.0, gt=0, description="A request's line and headers must arrive within it.")
+    body_s: float = Field(default=10.0, gt=0, description="A request's body must arrive within it.")
+    idempotent_replies: int = Field(default=10_000, ge=1, description="Replies kept for Idempotency-Key.")
+    idempotent_h: float = Field(default=24.0, gt=0, le=168, description="For so long.")
     daily_cost: float = Field(default=0.0, ge=0, description="Of generators, by tenant and day.")
 
 
@@ -90,5 +99,14 @@ class QueryLogSettings(Part):
         default="redacted",
         description="The query's words: not at all; without mail addresses, numbers and secrets; or as they were.",
     )
-    retention_days: int = Field(default=30, ge=1, le=365)
+    redact_words: tuple[str, ...] = Field(
+        default=(), max_length=1000, description="Words that 'redacted' leaves out besides: names, code words."
+    )
+    retention_days: int = Field(default=30, ge=1, le=365, description="On the log and in the local file.")
+    queue: int = Field(default=10_000, ge=100, description="Records that wait for the log; more are dropped, counted.")
+    key: SecretStr | None = Field(
+        default=None,
+        description="Makes the references to persons. Without it derived from auth.jwt_secret, else from a key file in "
+        "the state folder. Several query services need the same.",
+    )
     path: UserPath | None = Field(default=None, description="Local file; in the state folder without it.")
