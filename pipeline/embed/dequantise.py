@@ -38,7 +38,7 @@ def float_weights(path: Path) -> dict[str, Floats]:
     graph = onnx.load(str(path)).graph
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     named = {
-        node.input[1]: node.name.removesuffix("/MatMul_quant").strip("/").replace("/", ".") + ".weight"
+        node.input[1]: _module(node.name) + ".weight"
         for node in graph.node
         if node.op_type == "MatMulInteger"
     }
@@ -51,9 +51,14 @@ def float_weights(path: Path) -> dict[str, Floats]:
             weights[named.get(name, whole)] = np.ascontiguousarray(floats.T) if name in named else floats
         elif value.dtype == np.float32 and name.endswith((".weight", ".bias")):
             weights[name] = value
-    if not any(name.startswith("encoder.layer.") for name in weights):
+    if not any(name.removeprefix("bert.").startswith("encoder.layer.") for name in weights):
         raise ValueError(f"{path.name} holds no quantised BERT body")
     return weights
+
+
+def _module(node: str) -> str:
+    """The module whose matrix a node multiplies by; a linear layer with a bias may have been one node."""
+    return node.removesuffix("/MatMul_quant").removesuffix("/Gemm_MatMul_quant").strip("/").replace("/", ".")
 
 
 def _floats(quantised: npt.NDArray[np.generic], zero_point: npt.NDArray[np.generic], scale: Floats) -> Floats:

@@ -45,15 +45,21 @@ def fetched_folder(spec: EncoderSpec, wanted: Sequence[str], settings: Settings)
 def packaged_folder(spec: EncoderSpec, wanted: Sequence[str], settings: Settings) -> Path | None:
     """The files inside installed packages; those that come in parts are joined into the cache first."""
     carrier = carrier_of(spec)
-    if carrier is None:
-        return None
+    return None if carrier is None else carried_folder(carrier, wanted, model_cache(spec, settings))
+
+
+def carried_folder(carrier: Carrier, wanted: Sequence[str], target: Path) -> Path | None:
+    """The folder of the carrier's files inside installed packages; those in parts are joined into ``target`` first.
+
+    None where a package is not installed in its version or lacks a file. Files that were not in parts are not verified.
+    """
     paths = _installed(carrier)
     if paths is None:
         return None
     if not carrier.parts:
-        folder = paths[carrier.files[spec.weights_file][0]].parent
+        inside, _ = next(iter(carrier.files.values()))
+        folder = paths[inside].parent
         return folder if all((folder / name).is_file() for name in wanted) else None
-    target = model_cache(spec, settings)
     _unpack(carrier, lambda inside: paths[inside].open("rb"), target)
     return target
 
@@ -71,24 +77,27 @@ def fetch(known: Known, settings: Settings, note: Note) -> Path:
             f"{known.name} is carried by no package",
             f"It is downloaded from the model hub at first use: {known.spec.model} at {known.spec.revision}.",
         )
-    there = fetched_folder(known.spec, list(carrier.files), settings)
-    if there is not None:
-        note(f"already there: {there}")
-        return there
-    target = model_cache(known.spec, settings)
+    return fetch_carried(carrier, model_cache(known.spec, settings), note)
+
+
+def fetch_carried(carrier: Carrier, target: Path, note: Note) -> Path:
+    """As ``fetch``, of any files that packages carry: they come to lie in ``target``, each with its pinned sha256."""
+    if all((target / name).is_file() for name in carrier.files):
+        note(f"already there: {target}")
+        return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".wheels-", dir=target.parent) as folder:
         for requirement in carrier.requirements:
             note(f"downloading {requirement}")
-            _download(requirement, Path(folder))
+            _download(requirement, Path(folder), carrier.setting)
         note("unpacking and checking")
         with ExitStack() as stack:
             wheels = [stack.enter_context(zipfile.ZipFile(path)) for path in sorted(Path(folder).glob("*.whl"))]
-            _unpack(carrier, lambda inside: _opened(wheels, inside), target)
+            _unpack(carrier, lambda inside: _opened(wheels, inside, carrier.setting), target)
     return target
 
 
-def _download(requirement: str, folder: Path) -> None:
+def _download(requirement: str, folder: Path, setting: str) -> None:
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
         "--only-binary", ":all:", "--dest", str(folder), requirement,
@@ -97,14 +106,15 @@ def _download(requirement: str, folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
-            "encoder.weights", f"downloading {requirement} took over {PIP_TIMEOUT_S} s", "Run the command again."
+            setting, f"downloading {requirement} took over {PIP_TIMEOUT_S} s", "Run the command again."
         ) from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["pip said nothing"]
+        variable = "HEADWATER_" + setting.upper().replace(".", "__")
         raise ConfigError(
-            "encoder.weights",
+            setting,
             f"{requirement} cannot be downloaded: {lines[-1]}",
-            "Check that pip reaches its package index, or set HEADWATER_ENCODER__WEIGHTS to a model folder.",
+            f"Check that pip reaches its package index, or set {variable} to a model folder.",
         )
 
 
@@ -127,11 +137,11 @@ def _installed(carrier: Carrier) -> dict[str, Path] | None:
     return found if wanted <= set(found) else None
 
 
-def _opened(wheels: Sequence[zipfile.ZipFile], inside: str) -> IO[bytes]:
+def _opened(wheels: Sequence[zipfile.ZipFile], inside: str, setting: str) -> IO[bytes]:
     for wheel in wheels:
         if inside in wheel.namelist():
             return wheel.open(inside)
-    raise ConfigError("encoder.weights", f"no downloaded package holds {inside}", "Report this: its layout changed.")
+    raise ConfigError(setting, f"no downloaded package holds {inside}", "Report this: its layout changed.")
 
 
 def _unpack(carrier: Carrier, opened: Open, target: Path) -> None:
@@ -149,10 +159,10 @@ def _unpack(carrier: Carrier, opened: Open, target: Path) -> None:
                 source = stack.enter_context(zipfile.ZipFile(whole)).open
             for name, (inside, sha256) in carrier.files.items():
                 with source(inside) as stream:
-                    _copy(stream, draft / name, sha256)
+                    _copy(stream, draft / name, sha256, carrier.setting)
         _place(draft, target, list(carrier.files))
     except (KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError("encoder.weights", f"a package is damaged: {error}", "Fetch it again.") from error
+        raise ConfigError(carrier.setting, f"a package is damaged: {error}", "Fetch it again.") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -170,7 +180,7 @@ def _place(draft: Path, target: Path, names: Sequence[str]) -> None:
             raise
 
 
-def _copy(stream: IO[bytes], path: Path, sha256: str) -> None:
+def _copy(stream: IO[bytes], path: Path, sha256: str, setting: str) -> None:
     digest = hashlib.sha256()
     with path.open("wb") as file:
         for block in _blocks(stream):
@@ -178,7 +188,7 @@ def _copy(stream: IO[bytes], path: Path, sha256: str) -> None:
             file.write(block)
     if digest.hexdigest() != sha256:
         raise ConfigError(
-            "encoder.weights_sha256",
+            f"{setting}_sha256",
             f"{path.name} in the package has sha256 {digest.hexdigest()}, pinned is {sha256}",
             "Do not use this package; report it.",
         )

