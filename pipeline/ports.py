@@ -379,6 +379,10 @@ class IndexReader(Protocol):
         """For a paged manifest: the entries of those of the given chunk ids that it lists."""
         ...
 
+    async def page_span(self, generation: str, manifest: Manifest, first: int, last: int) -> list[PageEntry]:
+        """For a paged manifest: the entries whose ordinals are within, both ends included, in order."""
+        ...
+
     async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]: ...
     async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
         """Analysed text of chunks, asked in the tier in which each was found (in both where it has moved since)."""

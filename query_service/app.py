@@ -18,7 +18,7 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import deletion, problems, shadow
+from query_service import deletion, neighbours, problems, shadow
 from query_service.barrier import Barrier
 from query_service.callers import Caller
 from query_service.closure import Closures
@@ -28,6 +28,7 @@ from query_service.flights import Flights
 from query_service.freshness import Changes, Freshness
 from query_service.heartbeat import Heart, Pulse
 from query_service.middleware import Watched
+from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
 from query_service.receipts import ReceiptStore
 from query_service.scope import TokenVerifier
@@ -91,6 +92,7 @@ class Parts:
     reader: IndexReader
     metrics: Metrics
     deletions: Deletions
+    neighbours: Neighbours
     barrier: Barrier
     heart: Heart | None = None
 
@@ -116,10 +118,11 @@ def assemble(deps: Dependencies) -> Parts:
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
+    around = Neighbours(service, reader, state, flights, clock)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     return Parts(
-        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, barrier,
-        heart,
+        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, around,
+        barrier, heart,
     )  # fmt: skip
 
 
@@ -139,6 +142,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.add_middleware(Watched, metrics=parts.metrics)
     app.include_router(_api(parts))
     app.include_router(shadow.router(parts.service, parts.reader))
+    app.include_router(neighbours.router(parts.neighbours))
     app.include_router(deletion.router(parts.deletions))
     app.include_router(_operations(parts))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -87,6 +87,35 @@ DOCUMENT_RESPONSE: Example = {
     ],
     "complete_until": _UNTIL,
 }
+NEIGHBOURS_RESPONSE: Example = {
+    **_FACTS,
+    "generation": "minilm",
+    "chunk_total": 12,
+    "chunk_id": "c1d9a7e2-4e57-5a0b-b3a5-0f9e8d7c6b5a",
+    "passages": [
+        {
+            "chunk_id": "a8f0c1d2-7b3e-5c4d-9e6f-1a2b3c4d5e6f",
+            "chunk_index": 2,
+            "section_id": _SECTION,
+            "heading_path": ["Refunds", "How to ask for one"],
+            "text": "Ask for a refund with the order's number.",
+            "page": None,
+            "start": 410,
+            "end": 451,
+        },
+        {
+            "chunk_id": "c1d9a7e2-4e57-5a0b-b3a5-0f9e8d7c6b5a",
+            "chunk_index": 3,
+            "section_id": _SECTION,
+            "heading_path": ["Refunds", "How long it takes"],
+            "text": "A refund reaches the customer's account within five working days.",
+            "page": None,
+            "start": 480,
+            "end": 546,
+        },
+    ],
+    "judged_at": _UNTIL,
+}
 FRESHNESS_RESPONSE: Example = {
     "tenant": "acme",
     "generation": "minilm",

@@ -182,6 +182,13 @@ class WeaviateReader:
         wanted = set(chunk_ids)
         return {e.chunk_id: e for record in records.values() for e in pages.decode(record) if e.chunk_id in wanted}
 
+    async def page_span(self, generation: str, manifest: Manifest, first: int, last: int) -> list[PageEntry]:
+        """Entries at the places from first to last of a paged manifest; all pages are read, for places lie anywhere."""
+        ids = pages.page_uids(manifest.document, manifest.content_version, manifest.pages)
+        records = await self._records(self._names.records(generation), manifest.document.tenant, ids)
+        entries = (e for record in records.values() for e in pages.decode(record))
+        return sorted((e for e in entries if first <= e.ordinal <= last), key=lambda e: e.ordinal)
+
     async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         """Stored text of chunks, from either tier."""
         found = await asyncio.gather(

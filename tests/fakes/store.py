@@ -719,6 +719,13 @@ class FakeReader:
             found = self._store.pages(generation, manifest, numbers)
             return {e.chunk_id: e for page in found for e in page if e.chunk_id in set(chunk_ids)}
 
+    async def page_span(self, generation: str, manifest: Manifest, first: int, last: int) -> list[PageEntry]:
+        """See the port."""
+        with self._store.reading("reader.page_span", generation, manifest.document.tenant, []):
+            found = self._store.pages(generation, manifest, range(manifest.pages))
+            entries = (e for page in found for e in page if first <= e.ordinal <= last)
+            return sorted(entries, key=lambda e: e.ordinal)
+
     async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]:
         """See the port."""
         with self._store.reading("reader.chunks", generation, tenant, chunk_ids):

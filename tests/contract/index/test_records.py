@@ -202,6 +202,11 @@ def test_paged_manifest_is_read_in_document_order(index: Index, tenant: str) -> 
     older = head.model_copy(update={"content_version": 4})
     assert index.run(index.reader.page_entries(GENERATION, older, asked)) == {}
 
+    span = index.run(index.reader.page_span(GENERATION, head, 38, 41))
+    assert [(e.ordinal, e.chunk_id) for e in span] == [(i, whole.chunks[i].chunk_id) for i in range(38, 42)]
+    assert [e.ordinal for e in index.run(index.reader.page_span(GENERATION, head, 58, 70))] == [58, 59]
+    assert index.run(index.reader.page_span(GENERATION, older, 0, 60)) == []
+
 
 def test_missing_page_is_an_error_for_writers_and_closed_for_readers(index: Index, tenant: str) -> None:
     head, whole = paged(index, tenant)

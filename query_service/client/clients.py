@@ -1,0 +1,313 @@
+"""``HeadwaterClient`` and ``AsyncHeadwaterClient``: the same calls, blocking and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Any, Literal, Unpack
+
+import httpx
+
+from query_service.client import calls
+from query_service.client.calls import Call, Paging, Reply, SearchFields, Sections, Waiting
+from query_service.client.errors import UnexpectedReply
+from query_service.client.exchange import AskToken, Credentials, Lost, Pause, Received, Retry, Send, exchange
+from schemas.api import (
+    DocumentResponse,
+    FreshnessResponse,
+    SearchHit,
+    SearchResponse,
+    SectionView,
+    TraceResponse,
+)
+from schemas.api_neighbours import NeighboursResponse
+from schemas.api_ranking import Evidence
+
+TIMEOUT_S = 30.0
+CONNECT_S = 5.0
+CONNECTIONS = httpx.Limits(max_connections=50, max_keepalive_connections=20, keepalive_expiry=30.0)
+
+
+class _Common:
+    """Address, credentials and timeouts of both clients.
+
+    ``base_url`` is the service's address (``http://127.0.0.1:8700``); ``timeout_s`` bounds one attempt, besides what
+    the service was asked to wait. Raises ValueError.
+    """
+
+    def __init__(
+        self, base_url: str, credentials: Credentials, timeout_s: float, retry: Retry | None, headers: dict[str, str]
+    ) -> None:
+        address = httpx.URL(base_url)
+        if address.scheme not in ("http", "https") or not address.host:
+            raise ValueError("base_url: needs a whole address, such as https://search.example")
+        if address.userinfo:
+            raise ValueError("base_url: holds a user or password; give a token or an API key instead")
+        self._base = str(address).rstrip("/")
+        self._credentials = credentials
+        self._timeout_s = timeout_s
+        self._retry = retry if retry is not None else Retry()
+        self._headers = headers
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base!r}, {self._credentials!r})"
+
+    def _options(self, step: Send) -> dict[str, Any]:
+        call = step.call
+        return {
+            "method": call.method,
+            "url": self._base + call.path,
+            "params": dict(call.params) or None,
+            "json": call.body,
+            "headers": {"Accept": "application/json", **self._headers, **step.headers},
+            "timeout": httpx.Timeout(self._timeout_s + call.extra_s, connect=min(CONNECT_S, self._timeout_s)),
+            "follow_redirects": False,  # a token goes to no other address
+        }
+
+
+def _received(reply: httpx.Response) -> Received:
+    return Received(reply.status_code, {k.lower(): v for k, v in reply.headers.items()}, reply.content)
+
+
+def _lost(error: httpx.HTTPError) -> Lost:
+    # A read that timed out did cost the service its work: asking again would cost it more.
+    return Lost(type(error).__name__, not isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol))
+
+
+class HeadwaterClient(_Common):
+    """Searches and reads as one caller. Blocking; may be shared by threads; keeps connections open.
+
+    ``token`` is a token or a function that gives one; ``api_key`` is an API key. ``http`` brings a client of your own,
+    for proxies or certificates; it stays open when this one is closed. All methods raise
+    ``query_service.client.HeadwaterError``.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | Callable[[], str] | None = None,
+        api_key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry | None = None,
+        headers: dict[str, str] | None = None,
+        http: httpx.Client | None = None,
+    ) -> None:
+        super().__init__(base_url, Credentials(token, api_key), timeout_s, retry, headers or {})
+        self._own = http is None
+        self._http = http if http is not None else httpx.Client(limits=CONNECTIONS)
+
+    def __enter__(self) -> HeadwaterClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._own:
+            self._http.close()
+
+    def search(self, query: str, **fields: Unpack[SearchFields]) -> SearchResponse:
+        """One page of hits, best first."""
+        return self._run(calls.search(query, fields))
+
+    def pages(self, query: str, **fields: Unpack[SearchFields]) -> Iterator[SearchResponse]:
+        """All pages, of ``k`` hits each."""
+        paging = Paging(query, fields)
+        while (call := paging.next()) is not None:
+            yield paging.take(self._run(call))
+
+    def search_all(
+        self, query: str, *, limit: int | None = None, **fields: Unpack[SearchFields]
+    ) -> Iterator[SearchHit]:
+        """The hits of all pages, ``limit`` at most."""
+        left = limit
+        for page in self.pages(query, **fields):
+            yield from page.hits if left is None else page.hits[:left]
+            left = None if left is None else left - len(page.hits)
+            if left is not None and left <= 0:
+                return
+
+    def evidence(
+        self, query: str, *, mode: Literal["sections", "all"] = "sections", **fields: Unpack[SearchFields]
+    ) -> Evidence:
+        """Sections to hand to a generator, under ``token_budget``."""
+        return _evidence(self.search(query, **{**fields, "evidence": mode}))
+
+    def document(self, document_uid: str, *, offset: int = 0, limit: int = 100) -> DocumentResponse:
+        """A document's facts and ``limit`` of its sections from ``offset``."""
+        return self._run(calls.document(document_uid, offset, limit))
+
+    def sections(self, document_uid: str, *, page: int = 100) -> Iterator[SectionView]:
+        """All sections of a document in order, read ``page`` at a time."""
+        sections = Sections(document_uid, page)
+        while (call := sections.next()) is not None:
+            yield from sections.take(self._run(call)).sections
+
+    def neighbours(self, document_uid: str, chunk_id: str, *, before: int = 1, after: int = 1) -> NeighboursResponse:
+        """The passages around a hit, in the version of the document that holds it."""
+        return self._run(calls.neighbours(document_uid, chunk_id, before, after))
+
+    def trace(self, document_uid: str) -> TraceResponse:
+        """What became of a document's events."""
+        return self._run(calls.trace(document_uid))
+
+    def freshness(self, *, window_s: int = 3600) -> FreshnessResponse:
+        """Completeness and lag of each source."""
+        return self._run(calls.freshness(window_s))
+
+    def wait_for(self, freshness_token: str, *, timeout_s: float = 30.0) -> bool:
+        """Wait until answers hold the write that the token names; False when the time is over first."""
+        waiting = Waiting(freshness_token, timeout_s)
+        while (call := waiting.next()) is not None:
+            waiting.take(self._run(call))
+        return waiting.fresh
+
+    def _run(self, call: Call[Reply]) -> Reply:
+        steps, answer = exchange(call, self._credentials, self._retry), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                reply: Reply = end.value
+                return reply
+            answer = self._do(step)
+
+    def _do(self, step: Send | Pause | AskToken) -> Any:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        if isinstance(step, AskToken):
+            assert self._credentials.source is not None
+            return self._credentials.source()
+        try:
+            return _received(self._http.request(**self._options(step)))
+        except httpx.HTTPError as error:
+            return _lost(error)
+
+
+class AsyncHeadwaterClient(_Common):
+    """``HeadwaterClient``, awaited. ``token`` may also be a coroutine function. For one event loop."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | Callable[[], str] | Callable[[], Awaitable[str]] | None = None,
+        api_key: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry | None = None,
+        headers: dict[str, str] | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(base_url, Credentials(token, api_key), timeout_s, retry, headers or {})
+        self._own = http is None
+        self._http = http if http is not None else httpx.AsyncClient(limits=CONNECTIONS)
+
+    async def __aenter__(self) -> AsyncHeadwaterClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._own:
+            await self._http.aclose()
+
+    async def search(self, query: str, **fields: Unpack[SearchFields]) -> SearchResponse:
+        """One page of hits, best first."""
+        return await self._run(calls.search(query, fields))
+
+    async def pages(self, query: str, **fields: Unpack[SearchFields]) -> AsyncIterator[SearchResponse]:
+        """All pages, of ``k`` hits each."""
+        paging = Paging(query, fields)
+        while (call := paging.next()) is not None:
+            yield paging.take(await self._run(call))
+
+    async def search_all(
+        self, query: str, *, limit: int | None = None, **fields: Unpack[SearchFields]
+    ) -> AsyncIterator[SearchHit]:
+        """The hits of all pages, ``limit`` at most."""
+        left = limit
+        async for page in self.pages(query, **fields):
+            for hit in page.hits if left is None else page.hits[:left]:
+                yield hit
+            left = None if left is None else left - len(page.hits)
+            if left is not None and left <= 0:
+                return
+
+    async def evidence(
+        self, query: str, *, mode: Literal["sections", "all"] = "sections", **fields: Unpack[SearchFields]
+    ) -> Evidence:
+        """Sections to hand to a generator, under ``token_budget``."""
+        return _evidence(await self.search(query, **{**fields, "evidence": mode}))
+
+    async def document(self, document_uid: str, *, offset: int = 0, limit: int = 100) -> DocumentResponse:
+        """A document's facts and ``limit`` of its sections from ``offset``."""
+        return await self._run(calls.document(document_uid, offset, limit))
+
+    async def sections(self, document_uid: str, *, page: int = 100) -> AsyncIterator[SectionView]:
+        """All sections of a document in order, read ``page`` at a time."""
+        sections = Sections(document_uid, page)
+        while (call := sections.next()) is not None:
+            for section in sections.take(await self._run(call)).sections:
+                yield section
+
+    async def neighbours(
+        self, document_uid: str, chunk_id: str, *, before: int = 1, after: int = 1
+    ) -> NeighboursResponse:
+        """The passages around a hit, in the version of the document that holds it."""
+        return await self._run(calls.neighbours(document_uid, chunk_id, before, after))
+
+    async def trace(self, document_uid: str) -> TraceResponse:
+        """What became of a document's events."""
+        return await self._run(calls.trace(document_uid))
+
+    async def freshness(self, *, window_s: int = 3600) -> FreshnessResponse:
+        """Completeness and lag of each source."""
+        return await self._run(calls.freshness(window_s))
+
+    async def wait_for(self, freshness_token: str, *, timeout_s: float = 30.0) -> bool:
+        """Wait until answers hold the write that the token names; False when the time is over first."""
+        waiting = Waiting(freshness_token, timeout_s)
+        while (call := waiting.next()) is not None:
+            waiting.take(await self._run(call))
+        return waiting.fresh
+
+    async def _run(self, call: Call[Reply]) -> Reply:
+        steps, answer = exchange(call, self._credentials, self._retry), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                reply: Reply = end.value
+                return reply
+            answer = await self._do(step)
+
+    async def _do(self, step: Send | Pause | AskToken) -> Any:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        if isinstance(step, AskToken):
+            assert self._credentials.source is not None
+            given = self._credentials.source()
+            return await given if inspect.isawaitable(given) else given
+        try:
+            return _received(await self._http.request(**self._options(step)))
+        except httpx.HTTPError as error:
+            return _lost(error)
+
+
+def _evidence(reply: SearchResponse) -> Evidence:
+    if reply.evidence is None:
+        raise UnexpectedReply("The service gave no evidence; it may be of an older version.", query_id=reply.query_id)
+    return reply.evidence
