@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 MAX_TOKEN = 64
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -136,19 +136,43 @@ def plain(text: str) -> str:
     return text.lower() if text.isascii() else _plain(text)
 
 
-def token_spans(folded: str) -> Iterator[tuple[str, int, int]]:
-    """The tokens of folded text as ``tokens`` gives them, each with the offsets between which it stands there."""
+def token_spans(folded: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, int, int]]:
+    """The tokens of folded text as ``tokens`` gives them, each with the offsets between which it stands there; with
+    ``wanted`` only those, which is quicker."""
     if folded.isascii():
         for match in _ASCII_WORD.finditer(folded):
-            yield match.group()[:MAX_TOKEN], match.start(), match.end()
+            token = match.group()[:MAX_TOKEN]
+            if wanted is None or token in wanted:
+                yield token, match.start(), match.end()
         return
     for match in _runs().finditer(folded):
-        run, start = match.group(), match.start()
-        if not _IS_UNSPACED.match(run):
-            yield run[:MAX_TOKEN], start, match.end()
-            continue
-        for index, char in enumerate(run):
-            if len(run) == 1 or _IS_HAN.match(char):
-                yield char, start + index, start + index + 1
-            if index + 1 < len(run):
-                yield run[index : index + 2], start + index, start + index + 2
+        run = match.group()
+        if _IS_UNSPACED.match(run):
+            yield from _within(run, match.start(), wanted)
+        elif wanted is None or run[:MAX_TOKEN] in wanted:
+            yield run[:MAX_TOKEN], match.start(), match.end()
+
+
+def _within(run: str, start: int, wanted: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
+    """Tokens of a run without spaces."""
+    if wanted is not None and len(run) > 1:
+        for match in _any_of(wanted).finditer(run):
+            at = start + match.start()
+            if (char := match[1]) and _IS_HAN.match(char):
+                yield char, at, at + 1
+            if match[2]:
+                yield match[2], at, at + 2
+        return
+    for index, char in enumerate(run):
+        if (len(run) == 1 or _IS_HAN.match(char)) and (wanted is None or char in wanted):
+            yield char, start + index, start + index + 1
+        if index + 1 < len(run) and wanted is None:
+            yield run[index : index + 2], start + index, start + index + 2
+
+
+@lru_cache(maxsize=256)
+def _any_of(wanted: frozenset[str]) -> re.Pattern[str]:
+    """Where one of the single characters or of the pairs begins."""
+    one = "|".join(re.escape(t) for t in wanted if len(t) == 1 and _IS_UNSPACED.match(t)) or r"(?!)"
+    two = "|".join(re.escape(t) for t in wanted if len(t) == 2 and _IS_UNSPACED.match(t)) or r"(?!)"
+    return re.compile(rf"(?={one}|{two})(?=({one})?)(?=({two})?)")
