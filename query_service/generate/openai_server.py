@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ConfigError
@@ -26,7 +26,6 @@ from query_service.generate.interface import Completion, GeneratorUnavailable, M
 from query_service.inference.breaker import Breaker, CircuitOpen
 
 if TYPE_CHECKING:
-    import httpx
     from openai import AsyncOpenAI
 
 log = logging.getLogger("headwater.query.generate")
@@ -61,10 +60,10 @@ class OpenAiGenerator:
         inference: InferenceSettings,
         metrics: Metrics,
         *,
-        http_client: httpx.AsyncClient | None = None,
+        http_client: Any = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``http_client`` replaces the SDK's own, ``now`` is the circuit breaker's clock.
+        """``http_client`` (of the library that the SDK uses) replaces its own, ``now`` is the circuit breaker's clock.
 
         Raises ConfigError: no address, or the package openai is not installed.
         """
@@ -198,14 +197,12 @@ class OpenAiGenerator:
 
     async def _next(self, opened: Any, deadline: float) -> Any:
         """The next part of a stream, None at its end. The clock runs only while we wait, not while our reader does."""
-        import httpx
-
         try:
             async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.001, deadline - time.monotonic())):
                 return await anext(opened, None)
         except (TimeoutError, self._openai.APITimeoutError):
             raise _Failed("it does not answer in time") from None
-        except (self._openai.OpenAIError, httpx.HTTPError, ValueError, TypeError) as error:
+        except Exception as error:  # of the SDK, or of whichever HTTP library it uses
             raise _Failed(f"the stream broke ({type(error).__name__})") from None
 
     # ------------------------------------------------------------ answers
@@ -288,7 +285,7 @@ def _told(usage: Any) -> tuple[int, int] | None:
     return read, wrote
 
 
-def _seconds(headers: httpx.Headers) -> float | None:
+def _seconds(headers: Mapping[str, str]) -> float | None:
     """Retry-After in seconds; a date there is left to the usual waits."""
     try:
         return max(0.0, float(headers.get("retry-after", "")))

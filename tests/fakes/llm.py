@@ -1,7 +1,7 @@
 """A scripted OpenAI-compatible server: in memory behind the real SDK, or on loopback over real HTTP.
 
     model = ScriptedModel(Says("42"), Status(429, retry_after=0), Says("a", stream_breaks=True))
-    model.client()            # httpx.AsyncClient for unit tests, no socket
+    model.client()            # httpx2.AsyncClient for unit tests, no socket
     async with model.serve() as url: ...
 
 Replies are used in order; ``otherwise`` answers what comes after them. ``requests`` keeps what was asked.
@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
 KEY = "sk-test-0123456789-secret"
 
@@ -95,9 +95,9 @@ class ScriptedModel:
                 return self.replies.pop(0)
         return self.otherwise(body) if callable(self.otherwise) else self.otherwise
 
-    def client(self) -> httpx.AsyncClient:
+    def client(self) -> httpx2.AsyncClient:
         """A client whose requests end here."""
-        return httpx.AsyncClient(transport=_InMemory(self), base_url="http://llm.test/v1")
+        return httpx2.AsyncClient(transport=_InMemory(self), base_url="http://llm.test/v1")
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
@@ -154,39 +154,39 @@ def _error(status: Status, body: dict[str, Any], authorization: str) -> bytes:
     return json.dumps({"error": {"message": words, "type": "error", "code": status.code}}).encode()
 
 
-class _InMemory(httpx.AsyncBaseTransport):
-    """The script as an httpx transport."""
+class _InMemory(httpx2.AsyncBaseTransport):
+    """The script as a transport of the HTTP library that the SDK uses."""
 
     def __init__(self, model: ScriptedModel) -> None:
         self._model = model
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         body = json.loads(await request.aread())
         authorization = request.headers.get("authorization", "")
         reply = self._model.answer(body, authorization)
         if isinstance(reply, Unreachable):
-            raise httpx.ConnectError("refused", request=request)
+            raise httpx2.ConnectError("refused", request=request)
         if isinstance(reply, Hangs):
             await asyncio.Event().wait()
         if isinstance(reply, Garbage):
-            return httpx.Response(200, content=reply.body, headers={"content-type": reply.kind}, request=request)
+            return httpx2.Response(200, content=reply.body, headers={"content-type": reply.kind}, request=request)
         if isinstance(reply, Status):
             headers = {"content-type": "application/json"}
             if reply.retry_after is not None:
                 headers["retry-after"] = f"{reply.retry_after:g}"
             content = _error(reply, body, authorization)
-            return httpx.Response(reply.code, content=content, headers=headers, request=request)
+            return httpx2.Response(reply.code, content=content, headers=headers, request=request)
         assert isinstance(reply, Says)
         if reply.delay:
             await asyncio.sleep(reply.delay)
         if body.get("stream"):
             headers = {"content-type": "text/event-stream"}
-            return httpx.Response(200, stream=_Stream(body, reply), headers=headers, request=request)
+            return httpx2.Response(200, stream=_Stream(body, reply), headers=headers, request=request)
         headers = {"content-type": "application/json"}
-        return httpx.Response(200, content=_whole(body, reply), headers=headers, request=request)
+        return httpx2.Response(200, content=_whole(body, reply), headers=headers, request=request)
 
 
-class _Stream(httpx.AsyncByteStream):
+class _Stream(httpx2.AsyncByteStream):
     def __init__(self, body: dict[str, Any], says: Says) -> None:
         self._body = body
         self._says = says
@@ -195,7 +195,7 @@ class _Stream(httpx.AsyncByteStream):
         for event in _events(self._body, self._says):
             yield event
         if self._says.stream_breaks:
-            raise httpx.ReadError("the connection broke")
+            raise httpx2.ReadError("the connection broke")
 
 
 async def _connection(model: ScriptedModel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
