@@ -74,6 +74,10 @@ class EncoderUnavailable(Retry):
     """The encoder did not answer."""
 
 
+class QueryRefused(EncoderUnavailable):
+    """The encoder's server does not take this query; it may take others."""
+
+
 class LeaseLost(Retry):
     """The partition's lease ended: the write was not sent, or ended too late."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import FileResponse
+from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from pipeline.clock import Clock
@@ -20,14 +21,18 @@ from pipeline.ports import IndexReader
 from pipeline.settings import Settings
 from query_service import deletion, neighbours, problems, shadow
 from query_service.barrier import Barrier
-from query_service.callers import Caller
+from query_service.callers import Caller, Callers
 from query_service.closure import Closures
 from query_service.deletion import Deletions, OpenProofs
 from query_service.encoders import Encoders, LoadEncoder
 from query_service.flights import Flights
 from query_service.freshness import Changes, Freshness
 from query_service.heartbeat import Heart, Pulse
-from query_service.middleware import Watched
+from query_service.idempotency import Replies
+from query_service.keys import ApiKeys
+from query_service.keys import place as keys_place
+from query_service.limits import Limits
+from query_service.middleware import Attended, Guard, Watched
 from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
 from query_service.receipts import ReceiptStore
@@ -48,6 +53,11 @@ from schemas.api import (
 
 STATIC = Path(__file__).parent / "static"
 MAX_WINDOW_S = 30 * 24 * 3600
+CORS: dict[str, Any] = {
+    "allow_methods": ("GET", "POST", "DELETE"),
+    "allow_headers": ("Authorization", "Content-Type", "Idempotency-Key", "X-API-Key"),
+    "expose_headers": ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After"),
+}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem, "description": text}
     for code, text in (
@@ -82,6 +92,7 @@ class Parts:
     """The wired application."""
 
     verifier: TokenVerifier
+    callers: Callers  # of every request: tokens and API keys
     service: QueryService
     state: ServiceState
     tail: AccessTail
@@ -105,7 +116,7 @@ def assemble(deps: Dependencies) -> Parts:
     tail = AccessTail(deps.open_tail, overlay, clock, metrics, settings.query.tail_minutes, settings.kafka.partitions)
     identity = deps.log_identity or settings.namespace
     freshness = Freshness(deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics)
-    encoders = Encoders(deps.load_encoder, settings.encoder.query_threads)
+    encoders = Encoders(deps.load_encoder, settings.inference, metrics)
     flights = Flights()
     state = ServiceState(reader, tail, freshness, encoders, flights, clock, metrics, settings.query.ready_age_s)
     barrier = Barrier(deps.open_tail, tail, changes)
@@ -120,8 +131,9 @@ def assemble(deps: Dependencies) -> Parts:
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
+    callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
-        verifier, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, around,
+        verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, around,
         barrier, heart,
     )  # fmt: skip
 
@@ -139,7 +151,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     )
     app.state.parts = parts
     problems.install(app)
-    app.add_middleware(Watched, metrics=parts.metrics)
+    _protect(app, parts, deps.settings)
     app.include_router(_api(parts))
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
@@ -147,6 +159,17 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(_operations(parts))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
+
+
+def _protect(app: FastAPI, parts: Parts, settings: Settings) -> None:
+    """What stands around every request. The last one added is the outermost."""
+    limits = settings.limits
+    app.state.replies = Replies(limits.idempotent_replies, limits.idempotent_h)
+    app.add_middleware(Attended, body_s=limits.body_s)
+    app.add_middleware(Guard, callers=parts.callers, limits=Limits(limits))
+    if settings.auth.cors_origins:
+        app.add_middleware(CORSMiddleware, allow_origins=settings.auth.cors_origins, **CORS)
+    app.add_middleware(Watched, metrics=parts.metrics)
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
@@ -160,6 +183,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
         loops = [asyncio.create_task(_background(parts.state, switches))]
         if parts.heart is not None:
             loops.append(asyncio.create_task(parts.heart.run()))
+        if parts.verifier.keyset is not None:
+            loops.append(asyncio.create_task(parts.verifier.keyset.run()))
         try:
             yield
         finally:

@@ -55,10 +55,14 @@ class LocalEncoder:
 
     def embed_query(self, text: str) -> Vectors:
         """Shape (1, dimension); a query longer than the encoder reads is cut."""
-        row = self._ids([self.spec.query_instruction + text])[0]
+        return self.embed_queries([text])
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Shape (n, dimension), rows in the order of the texts; longer ones are cut."""
         limit = self.spec.max_tokens
+        rows = self._ids([self.spec.query_instruction + text for text in texts])
         # The closing special token stays, as the model was trained with it.
-        return self._embed([row if len(row) <= limit else [*row[: limit - 1], row[-1]]])
+        return self._embed([row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in rows])
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]

@@ -24,7 +24,7 @@ import numpy as np
 
 from pipeline.embed.tokens import token_counter
 from pipeline.embed.wire import Answer, Failed, Wire, wire_of
-from pipeline.errors import ConfigError, DocumentError, EncoderUnavailable
+from pipeline.errors import ConfigError, DocumentError, EncoderUnavailable, QueryRefused
 from pipeline.observe import Metrics, metrics
 from pipeline.ports import TokenCounter, Vectors
 from pipeline.settings import EndpointSettings, Settings
@@ -115,15 +115,27 @@ class EndpointEncoder:
 
     def embed_query(self, text: str) -> Vectors:
         """Shape (1, dimension) within the endpoint's query timeout; a query longer than the encoder reads is cut."""
-        whole = self.spec.query_instruction + text
-        if self._counter.count(whole) > self.spec.max_tokens:
-            spans = self._counter.offsets(whole)[: self.spec.max_tokens - self._special]
-            whole = whole[: spans[-1][1]]
+        return self.embed_queries([text])
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Shape (n, dimension), rows in the order of the texts, all within one query timeout; longer ones are cut.
+
+        Raises QueryRefused where the endpoint does not take one of them, EncoderUnavailable when it does not answer.
+        """
+        whole = [self._cut(self.spec.query_instruction + text) for text in texts]
+        counts = [self._counter.count(text) for text in whole]
         until = time.monotonic() + self._endpoint.query_timeout_s
         try:
-            return self._request([whole], self._counter.count(whole), until)
+            rows = [self._request(whole[i:j], sum(counts[i:j]), until) for i, j in self._batches(counts)]
         except _Refused as error:
-            raise EncoderUnavailable(f"endpoint {self.spec.endpoint} cannot take this query: {error}") from None
+            raise QueryRefused(f"endpoint {self.spec.endpoint} cannot take this query: {error}") from None
+        return np.concatenate(rows)
+
+    def _cut(self, text: str) -> str:
+        if self._counter.count(text) <= self.spec.max_tokens:
+            return text
+        spans = self._counter.offsets(text)[: self.spec.max_tokens - self._special]
+        return text[: spans[-1][1]]
 
     def close(self) -> None:
         """Close connections."""
