@@ -121,7 +121,7 @@ class QueryClient:
         claims: dict[str, object] = {
             "sub": user.removeprefix("user:"),
             "tenant": self._tenant,
-            "aud": self._auth.audience,
+            "aud": self._auth.first_audience,
             "iat": now,
             "exp": now + TOKEN_S,
         }

@@ -48,6 +48,7 @@ class Secrets(BaseModel):
     weaviate_read: str = Field(default_factory=_key)
     weaviate_cluster: str = Field(default_factory=_key)
     jwt: str = Field(default_factory=_key)
+    service: str = Field(default_factory=_key)
     gateway: str = Field(default_factory=_key)
 
 

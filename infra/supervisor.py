@@ -234,8 +234,10 @@ def environment(settings: Settings, endpoints: Endpoints, secrets: Secrets, read
     env["HEADWATER_CACHE_DIR"] = str(settings.cache_dir.absolute())
     if config_path().is_file():
         env["HEADWATER_CONFIG"] = str(config_path().absolute())
-    if settings.auth.jwt_secret is None and settings.auth.jwt_public_key is None:
+    if settings.auth.jwt_secret is None and not settings.auth.verifies_foreign:
         env["HEADWATER_AUTH__JWT_SECRET"] = secrets.jwt
+    if settings.auth.service_secret is None:
+        env["HEADWATER_AUTH__SERVICE_SECRET"] = secrets.service
     if settings.gateway.secret is None:
         env["HEADWATER_GATEWAY__SECRET"] = secrets.gateway
     env["PYTHONUNBUFFERED"] = "1"

@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from pipeline.errors import ConfigError
+from pipeline.settings_auth import AuthSettings as AuthSettings
 from pipeline.settings_query import (
     ExpansionSettings,
     GeneratorSettings,
@@ -113,20 +114,6 @@ class EncoderSettings(Part):
     )
     threads: int = Field(default=2, ge=1)
     query_threads: int = Field(default=1, ge=1)
-
-
-class AuthSettings(Part):
-    """Tokens of the query API and signatures of the gateway."""
-
-    jwt_secret: SecretStr | None = None
-    jwt_public_key: str | None = None
-    audience: str = "headwater"
-    issuer: str | None = None
-    trusted_group_issuers: tuple[str, ...] = ()
-    operator_tokens: dict[str, SecretStr] = Field(
-        default_factory=dict,
-        description="By tenant: tokens with the role operator, where an identity provider signs and not we.",
-    )
 
 
 class GatewaySettings(Part):

@@ -76,8 +76,8 @@ class RankingSettings(Part):
 class LimitSettings(Part):
     """What one caller may use. 0 switches a limit off. No tenant takes more than what is left of ``total``."""
 
-    requests_per_minute: int = Field(default=600, ge=0, description="Of one token or key.")
-    burst: int = Field(default=60, ge=1)
+    requests_per_minute: int = Field(default=3000, ge=0, description="Of one person or API key.")
+    burst: int = Field(default=300, ge=1, description="Of them in one go.")
     concurrent: int = Field(default=16, ge=0, description="Requests of one caller that run at once.")
     total: int = Field(default=256, ge=0, description="Requests that run at once in this process.")
     refused_per_minute: int = Field(

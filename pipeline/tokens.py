@@ -8,6 +8,9 @@ from typing import Any
 ALGORITHM = "HS256"
 OPERATOR = "operator"
 """Role that may look at the index as a whole: shadow searches, proofs of deletions."""
+EVALUATOR = "evaluator"
+"""Role that may read the query log of its tenant and resolve whom its references mean."""
+ROLES = (OPERATOR, EVALUATOR)
 
 
 def sign(

@@ -35,6 +35,9 @@ from query_service.limits import Limits
 from query_service.middleware import Attended, Guard, Watched
 from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
+from query_service.querylog.log import People, QueryLog
+from query_service.querylog.sender import OpenPublisher
+from query_service.querylog.service import LoggedService
 from query_service.receipts import ReceiptStore
 from query_service.scope import TokenVerifier
 from query_service.service import QueryService
@@ -85,6 +88,8 @@ class Dependencies:
     log_identity: str = ""
     open_proofs: OpenProofs | None = None
     pulse: Pulse | None = None
+    open_publisher: OpenPublisher | None = None  # of the query log
+    people: People | None = None
 
 
 @dataclass
@@ -105,6 +110,7 @@ class Parts:
     deletions: Deletions
     neighbours: Neighbours
     barrier: Barrier
+    querylog: QueryLog
     heart: Heart | None = None
 
 
@@ -124,17 +130,20 @@ def assemble(deps: Dependencies) -> Parts:
     overlay.on_deletion(reader.forget_document)
     tail.subscribe(changes.notify)
     freshness.subscribe(changes.notify)
-    service = QueryService(
+    querylog = QueryLog(
+        settings, deps.open_tail, clock, metrics, identity, open_publisher=deps.open_publisher, people=deps.people
+    )
+    service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
-        Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
+        Waiter(reader, overlay, tail, changes, clock), verifier.log_key(), log=querylog,
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
-        verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions, around,
-        barrier, heart,
+        verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
+        around, barrier, querylog, heart,
     )  # fmt: skip
 
 
@@ -177,6 +186,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
     async def run(app: FastAPI) -> AsyncIterator[None]:
         parts.changes.bind()
         parts.freshness.start()
+        parts.querylog.start()
         switches = Changes()
         switches.bind()
         parts.freshness.on_transition(switches.notify)
@@ -197,6 +207,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             await asyncio.to_thread(parts.tail.stop)
             await asyncio.to_thread(parts.barrier.close)
             await asyncio.to_thread(parts.freshness.stop)
+            await asyncio.to_thread(parts.querylog.stop)
             parts.encoders.close()
             await asyncio.to_thread(parts.deletions.close)
             await parts.reader.close()

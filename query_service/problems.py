@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 
 from pipeline.errors import EncoderUnavailable, Retry
 from pipeline.operate.deletion import NotDeleted
-from query_service.scope import FieldError, Unauthorized
+from query_service.limits import Limited
+from query_service.scope import FieldError, KeysUnavailable, Unauthorized
 from query_service.service import DeadlineExceeded, NotFound
 from query_service.state import NotReady
 from schemas.api import FieldProblem, Problem
@@ -40,6 +41,35 @@ def problem(
 def not_found() -> Response:
     """The one answer for what is absent and for what the caller may not read: equal to the byte."""
     return problem(404, "Not found", "There is nothing here that this token may read.")
+
+
+def unauthorized(error: Unauthorized) -> Response:
+    """No valid token or key."""
+    headers = {"WWW-Authenticate": 'Bearer realm="headwater"'}
+    return problem(401, "Unauthorized", f"Send a valid bearer token or key: {error.reason}.", headers=headers)
+
+
+def too_many(error: Limited) -> Response:
+    """Over a limit; Retry-After says when to ask again."""
+    allowance = error.allowance.headers() if error.allowance is not None else {}
+    headers = {"Retry-After": str(error.retry_after), **allowance}
+    return problem(429, "Too many requests", error.detail, headers=headers)
+
+
+def too_large(most: int) -> Response:
+    """The body is above the limit."""
+    return problem(413, "Too large", f"A request has at most {most} bytes.", headers={"Connection": "close"})
+
+
+def too_slow() -> Response:
+    """The body did not arrive in time."""
+    detail = "The request did not arrive in time; send it again."
+    return problem(408, "Too slow", detail, headers={"Connection": "close"})
+
+
+def internal() -> Response:
+    """A fault of ours; what it was is in the log alone."""
+    return problem(500, "Internal error", "The request failed here; it has been logged.")
 
 
 def unavailable(detail: str) -> Response:
@@ -77,8 +107,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Unauthorized)
     async def _unauthorized(request: Request, error: Unauthorized) -> Response:
-        headers = {"WWW-Authenticate": 'Bearer realm="headwater"'}
-        return problem(401, "Unauthorized", f"Send a valid bearer token: {error.reason}.", headers=headers)
+        return unauthorized(error)
+
+    @app.exception_handler(KeysUnavailable)
+    async def _keys(request: Request, error: KeysUnavailable) -> Response:
+        return unavailable(f"{error.reason[:1].upper()}{error.reason[1:]}; try again shortly.")
 
     @app.exception_handler(NotFound)
     async def _not_found(request: Request, error: NotFound) -> Response:
@@ -108,8 +141,3 @@ def install(app: FastAPI) -> None:
             return not_found()
         title = _TITLES.get(error.status_code, "Request refused")
         return problem(error.status_code, title, f"{title}.", headers=dict(error.headers or {}))
-
-    @app.exception_handler(Exception)
-    async def _unexpected(request: Request, error: Exception) -> Response:
-        log.exception("request failed", exc_info=error)
-        return problem(500, "Internal error", "The request failed here; it has been logged.")

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
+import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jwt
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import ConfigError
-from pipeline.settings import AuthSettings
-from pipeline.tokens import OPERATOR
+from pipeline.settings_auth import AuthSettings
+from pipeline.tokens import EVALUATOR, OPERATOR
 from schemas.access import Principal
 from schemas.api import SearchFilters
 from schemas.base import MAX_SAFE_INTEGER
 from schemas.keys import TenantName
+
+if TYPE_CHECKING:
+    from query_service.jwks import KeySet
+
+log = logging.getLogger("headwater.query.auth")
 
 MIN_SECRET_BYTES = 32
 MAX_GROUPS = 1000
@@ -25,7 +33,19 @@ _TENANT: TypeAdapter[str] = TypeAdapter(TenantName)
 
 
 class Unauthorized(Exception):
-    """The token is missing, expired or invalid. ``reason`` is safe to show: it says which, not why."""
+    """The token or key is missing, expired or invalid. ``reason`` is safe to show: it says which, not why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class UnknownKey(Unauthorized):
+    """The token names a key that the identity provider's set did not hold when it was last read."""
+
+
+class KeysUnavailable(Exception):
+    """Whether a token is valid cannot be told at the moment. ``reason`` is safe to show."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -52,6 +72,8 @@ class Scope:
     as_of_until: int | None = None
     products: frozenset[str] | None = None
     operator: bool = False  # may look at the index as a whole: shadow searches, deletion proofs
+    evaluator: bool = False  # may read the tenant's query log and resolve its references
+    key_id: str | None = None  # the API key that was sent instead of a token
 
     @property
     def user(self) -> str:
@@ -118,37 +140,73 @@ def _applicable(scope: Scope, requested: int | None, now: int) -> int | None:
 
 
 class TokenVerifier:
-    """Verifies tokens with one pinned algorithm: HS256 with the secret, RS256 or ES256 with the public key.
+    """Verifies tokens. Each key has one algorithm: HS256 for the secret, RS256 or ES256 for the public key, its own for
+    each key of a set.
 
-    Raises ConfigError when the settings give no usable key or two.
+    Raises ConfigError when the settings give no usable key, or keys of two kinds.
     """
 
     def __init__(self, settings: AuthSettings) -> None:
         self._settings = settings
-        self._key, self._algorithm = _key(settings)
+        self.keyset: KeySet | None = _keyset(settings)
+        self._key: Any = None
+        self._algorithm = ""
+        if self.keyset is None:
+            self._key, self._algorithm = _key(settings)
+        self._base = _base(settings)
+        self._options: Any = {"require": sorted({"exp", "aud", "sub", *settings.required_claims})}
 
     def log_key(self) -> bytes:
         """Key of the hashes that stand for callers in the query log: derived from ours, of use for nothing else."""
-        secret = self._settings.jwt_secret
-        base = secret.get_secret_value() if secret is not None else self._settings.jwt_public_key or ""
-        return hashlib.sha256(b"query log\n" + base.encode("utf-8")).digest()
+        return hashlib.sha256(b"query log\n" + self._base).digest()
+
+    def derived_key(self, purpose: str) -> bytes:
+        """A key of 32 bytes for one purpose ("cursor"), which tells nothing of the keys for others."""
+        return hmac.digest(self._base, b"headwater " + purpose.encode(), "sha256")
+
+    async def accept(self, token: str) -> Scope:
+        """As ``verify``; where the token names a key that is not known, the key set is read again first."""
+        try:
+            return self.verify(token)
+        except UnknownKey:
+            if self.keyset is None or not await self.keyset.looked_again():
+                raise
+            return self.verify(token)
 
     def verify(self, token: str) -> Scope:
-        """The scope of a token. Raises Unauthorized; claims that widen or cannot be read are never repaired."""
+        """The scope of a token. Claims that widen or cannot be read are never repaired.
+
+        Raises Unauthorized, UnknownKey (an Unauthorized) or KeysUnavailable.
+        """
+        if len(token) > self._settings.max_token_chars:
+            raise Unauthorized("the token is not valid here")
+        key, algorithm = self._key_of(token)
         try:
             claims = jwt.decode(
                 token,
-                self._key,
-                algorithms=[self._algorithm],
+                key,
+                algorithms=[algorithm],
                 audience=self._settings.audience,
                 issuer=self._settings.issuer,
-                options={"require": ["exp", "aud", "sub"], "verify_aud": True, "verify_exp": True},
+                leeway=self._settings.leeway_s,
+                options=self._options,
             )
         except jwt.ExpiredSignatureError as error:
             raise Unauthorized("the token has expired") from error
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Unauthorized("the token is not valid here") from error
         return self._scope(claims)
+
+    def _key_of(self, token: str) -> tuple[Any, str]:
+        if self.keyset is None:
+            return self._key, self._algorithm
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            raise Unauthorized("the token is not valid here") from error
+        if not isinstance(kid, str):
+            raise Unauthorized("the token is not valid here")
+        return self.keyset.key(kid)
 
     def _scope(self, claims: Mapping[str, Any]) -> Scope:
         try:
@@ -160,6 +218,7 @@ class TokenVerifier:
             if subject != subject.strip():
                 raise ValueError("sub")
             low, high = _date_bounds(claims.get("as_of"))
+            roles = _roles(claims.get("roles"))
             return Scope(
                 tenant=tenant,
                 subject=subject,
@@ -167,7 +226,8 @@ class TokenVerifier:
                 as_of_from=low,
                 as_of_until=high,
                 products=_products(claims.get("products")),
-                operator=_roles(claims.get("roles")) >= {OPERATOR},
+                operator=OPERATOR in roles,
+                evaluator=EVALUATOR in roles,
             )
         except (ValidationError, ValueError) as error:
             raise Unauthorized("the token is not valid here") from error
@@ -224,6 +284,29 @@ def _roles(claim: object) -> frozenset[str]:
     return frozenset(claim)
 
 
+def _base(settings: AuthSettings) -> bytes:
+    """What keys of our own are derived from. A public key is none: everybody knows it."""
+    secret = settings.jwt_secret or settings.service_secret
+    if secret is not None:
+        return secret.get_secret_value().encode("utf-8")
+    log.warning(
+        "auth.service_secret is not set: cursors and references of the query log hold until this process ends only"
+    )
+    return secrets.token_bytes(32)
+
+
+def _keyset(settings: AuthSettings) -> KeySet | None:
+    if settings.jwks_url is None and settings.jwks_file is None:
+        return None
+    from query_service.jwks import KeySet
+
+    if settings.jwt_secret is not None or settings.jwt_public_key is not None:
+        raise ConfigError(
+            "auth", "a key set and jwt_secret or jwt_public_key are set together", "Keep the one that your tokens use."
+        )
+    return KeySet(settings)
+
+
 def _key(settings: AuthSettings) -> tuple[Any, str]:
     secret, public = settings.jwt_secret, settings.jwt_public_key
     if secret is not None and public is not None:
@@ -237,7 +320,9 @@ def _key(settings: AuthSettings) -> tuple[Any, str]:
         return raw, "HS256"
     if public is not None:
         return _public_key(public)
-    raise ConfigError("auth", "no key to verify tokens with", "Set auth.jwt_secret or auth.jwt_public_key.")
+    raise ConfigError(
+        "auth", "no key to verify tokens with", "Set auth.jwt_secret, auth.jwt_public_key, auth.jwks_url or jwks_file."
+    )
 
 
 def _public_key(pem: str) -> tuple[Any, str]:

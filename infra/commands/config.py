@@ -62,8 +62,10 @@ def problems(settings: Settings) -> Iterator[Finding]:
     for field, secret in (("auth.jwt_secret", settings.auth.jwt_secret), ("gateway.secret", settings.gateway.secret)):
         if secret is not None and len(secret.get_secret_value().encode()) < SECRET_BYTES:
             yield Finding(field, f"shorter than {SECRET_BYTES} bytes", "Use a longer one: openssl rand -base64 48.")
-    if settings.auth.jwt_secret is not None and settings.auth.jwt_public_key is not None:
-        yield Finding("auth", "jwt_secret and jwt_public_key are both set", "Keep the one that your tokens use.")
+    named = ("jwt_secret", "jwt_public_key", "jwks_url", "jwks_file")
+    ways = [name for name in named if getattr(settings.auth, name) is not None]
+    if len(ways) > 1:
+        yield Finding("auth", f"{' and '.join(ways)} are set together", "Keep the one that your tokens use.")
     if settings.gateway.port == settings.query.port and settings.gateway.host == settings.query.host:
         yield Finding("gateway.port", f"{settings.gateway.port} is the query service's port too", "Choose another.")
     if settings.kafka.heartbeat_s * 3 > min(settings.kafka.access_session_s, settings.kafka.index_session_s):

@@ -51,13 +51,13 @@ def issue(settings: Settings, user: str, tenant: str, seconds: float, **claims: 
         raise InfraError(f"--tenant {tenant!r}: {error.errors()[0]['msg']}.", "Name a tenant, as in acme.") from error
     auth = settings.auth
     return sign(
-        signing_secret(settings), subject, tenant, seconds, audience=auth.audience, issuer=auth.issuer, **claims
+        signing_secret(settings), subject, tenant, seconds, audience=auth.first_audience, issuer=auth.issuer, **claims
     )
 
 
 def with_secret(settings: Settings) -> Settings:
     """The settings with the launcher's secret where they name no key, for code that signs tokens itself."""
-    if settings.auth.jwt_secret is not None or settings.auth.jwt_public_key is not None:
+    if settings.auth.jwt_secret is not None or settings.auth.verifies_foreign:
         return settings
     auth = settings.auth.model_copy(update={"jwt_secret": SecretStr(signing_secret(settings))})
     return settings.model_copy(update={"auth": auth})
@@ -67,9 +67,9 @@ def signing_secret(settings: Settings) -> str:
     """The secret of the settings, else the one that the launcher made for this state directory."""
     if settings.auth.jwt_secret is not None:
         return settings.auth.jwt_secret.get_secret_value()
-    if settings.auth.jwt_public_key is not None:
+    if settings.auth.verifies_foreign:
         raise InfraError(
-            "auth.jwt_public_key is set: tokens are signed by your identity provider, not here.",
-            "Ask it for a token, or set HEADWATER_AUTH__JWT_SECRET instead of the public key.",
+            "A key of your identity provider is set: it signs the tokens, not this command.",
+            "Ask it for a token, make a key with `headwater keys create`, or set HEADWATER_AUTH__JWT_SECRET instead.",
         )
     return Store(settings.state_dir.absolute()).secrets().jwt

@@ -89,7 +89,7 @@ class ShadowClient:
             )
         secret = auth.jwt_secret.get_secret_value()
         claims: dict[str, Any] = {"roles": [OPERATOR]}
-        return sign(secret, SUBJECT, tenant, TOKEN_S, audience=auth.audience, issuer=auth.issuer, **claims)[0]
+        return sign(secret, SUBJECT, tenant, TOKEN_S, audience=auth.first_audience, issuer=auth.issuer, **claims)[0]
 
     def close(self) -> None:
         """Disconnect."""
