@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from pipeline import analysis
@@ -13,16 +13,20 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
-from query_service import assemble, bm25, querylog
+from pipeline.settings_query import RankingSettings, RerankSettings
+from query_service import assemble, bm25, boost, paging, phrases
 from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.encoders import Encoders
+from query_service.finish import Finisher
 from query_service.flights import Flights
 from query_service.freshness import Freshness
 from query_service.legs import Plan
 from query_service.overlay import Overlay
+from query_service.querylog.entry import current
 from query_service.receipts import TIMES
-from query_service.retrieve import Limits, Outcome, Retriever, Stopwatch
+from query_service.rerank.interface import Reranking
+from query_service.retrieve import Limits, Outcome, Ranked, Retriever, Stopwatch
 from query_service.scope import Narrowing, Scope, narrow
 from query_service.state import ServiceState
 from query_service.supply import Supplier
@@ -68,6 +72,9 @@ class QueryService:
         flights: Flights,
         waiter: Waiter,
         log_key: bytes,
+        reranking: Reranking | None = None,
+        rerank: RerankSettings | None = None,
+        ranking: Mapping[str, RankingSettings] | None = None,
     ) -> None:
         self._settings = settings
         self._reader = reader
@@ -83,6 +90,8 @@ class QueryService:
         self._log_key = log_key
         self._retriever = Retriever(reader, overlay, clock)
         self._supplier = Supplier(reader, overlay, clock)
+        self._ranking = ranking if ranking is not None else {}
+        self._finisher = Finisher(self._supplier, settings, rerank or RerankSettings(), reranking)
 
     # ------------------------------------------------------------ search
 
@@ -114,23 +123,27 @@ class QueryService:
         operator: Scope | None = None,
     ) -> SearchResponse:  # fmt: skip
         watch = Stopwatch()
+        deadline = time.monotonic() + self._settings.deadline_s * 0.9
         query_id = str(uuid.uuid4())
         # Taken before the search: what is complete by now is searched, what completes meanwhile may not be.
         complete = self._complete_until(scope.tenant, narrowing)
         plan = self._plan(request, scope, generation)  # the query's embedding begins here, beside the closure
+        limits = self._limits(request)
+
+        async def confirmed() -> Closure:
+            return await self._closures.confirmed(scope)
+
         try:
             closure = await self._closures.resolve(scope)
             watch.lap("closure")
-            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, self._limits(request), watch)
+            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, limits, watch)
+            outcome.ranked = self._weighted(scope.tenant, request, outcome.ranked)
+            finished = await self._finisher.finish(request, plan, narrowing, outcome, confirmed, watch, deadline)
         finally:
             if plan.vector is not None:
                 plan.vector.cancel()
-        supplied = await self._supplier.supply(
-            plan, narrowing, outcome, request.k, lambda: self._closures.confirmed(scope)
-        )
         now = self._clock.now()
-        hits = tuple(assemble.search_hit(s, now) for s in supplied)
-        watch.lap("text")
+        hits = tuple(assemble.search_hit(s, now) for s in finished.page)
         response = SearchResponse(
             query_id=query_id,
             generation=generation.name,
@@ -142,15 +155,25 @@ class QueryService:
                 sparse=outcome.admitted["sparse"],
                 exact=outcome.admitted["exact"],
                 admitted=outcome.admitted["admitted"],
+                fused=len(outcome.ranked),
+                reranked=finished.reranked,
             ),
             starved=outcome.starved,
-            judged_at=outcome.judged_at,
+            rerank=finished.report,
+            judged_at=finished.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
         )
         if operator is None:
             self._measure(outcome, response)
-        self._log(scope, request, closure, outcome, response, operator)
+        self._log(closure, outcome)
         return response
+
+    def _weighted(self, tenant: str, request: SearchRequest, ranked: Sequence[Ranked]) -> list[Ranked]:
+        """The ranking under the tenant's weights; by date, the best ``candidates`` of it."""
+        found = boost.boosted(ranked, boost.of_tenant(self._ranking, tenant), self._clock.now())
+        if request.sort == "relevance":
+            return found
+        return paging.by_date(found[: self._settings.candidates], newest=request.sort == "newest")
 
     def _plan(self, request: SearchRequest, scope: Scope, generation: Generation) -> Plan:
         vector: asyncio.Future[Vectors] | None = None
@@ -163,6 +186,7 @@ class QueryService:
             terms=tuple(bm25.query_terms(analysis.tokens(request.query))),
             identifiers=analysis.identifiers(request.query),
             vector=vector,
+            phrases=phrases.of_query(request.query),
         )
 
     async def _embed(self, generation: Generation, text: str) -> Vectors:
@@ -207,31 +231,11 @@ class QueryService:
         if outcome.starved:
             self._metrics.count("headwater_starved_total")
 
-    def _log(
-        self, scope: Scope, request: SearchRequest, closure: Closure, outcome: Outcome, response: SearchResponse,
-        operator: Scope | None,
-    ) -> None:  # fmt: skip
-        querylog.write(
-            response.query_id,
-            scope,
-            querylog.scope_reference(scope, self._log_key),
-            closure,
-            [(h.chunk_id, h.document_uid, h.scores.fused) for h in response.hits],
-            {
-                "generation": response.generation,
-                "mode": request.mode,
-                "k": request.k,
-                "candidates": dict(outcome.raw),
-                "admitted": dict(outcome.admitted),
-                "refused": dict(outcome.refused),
-                "refills": outcome.refills,
-                "repaired": outcome.repaired,
-                "starved": outcome.starved,
-                "fresh": response.fresh,
-                "timings_ms": response.timings_ms,
-                "seen_by_operator": None if operator is None else querylog.scope_reference(operator, self._log_key),
-            },
-        )
+    @staticmethod
+    def _log(closure: Closure, outcome: Outcome) -> None:
+        entry = current()
+        if entry is not None:  # LoggedService opened it and takes the rest from the reply
+            entry.found(closure, outcome)
 
     # ------------------------------------------------------------ one document
 

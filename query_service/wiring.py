@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.bus.codec import encode
 from pipeline.clock import Clock, SystemClock
@@ -12,6 +12,7 @@ from pipeline.ports import Outgoing, Publisher
 from pipeline.settings import Settings
 from query_service.app import Dependencies
 from query_service.deletion import OpenProofs, Proofs
+from query_service.querylog.log import People
 from query_service.tail import ACCESS_TOPICS, LogTail, Start, TailFactory
 from schemas.instances import InstanceHeartbeat
 from schemas.topics import Topic
@@ -32,11 +33,35 @@ def dependencies(settings: Settings, clock: Clock | None = None, observed: Metri
         metrics=observed if observed is not None else metrics(),
         open_proofs=proofs_factory(settings, clock),
         pulse=KafkaPulse(settings),
+        open_publisher=lambda: _publisher(settings),
+        people=people(settings),
     )
 
 
+def _publisher(settings: Settings) -> Publisher:
+    """Where records of the query log and feedback go."""
+    from pipeline.bus.producer import KafkaPublisher
+
+    return KafkaPublisher(settings, "query-log")
+
+
+def people(settings: Settings) -> People:
+    """All principals of a tenant, read with the read-only key: among them is the one behind a reference."""
+
+    def read(tenant: str) -> Iterator[str]:
+        from pipeline.index.store import WeaviateStore
+
+        store = WeaviateStore(reading(settings))
+        try:
+            yield from (record.principal for record in store.walk_principals(tenant))
+        finally:
+            store.close()
+
+    return read
+
+
 class KafkaPulse:
-    """``heartbeat.Pulse`` on Kafka: the one topic that this process appends to. Connects at the first beat."""
+    """``heartbeat.Pulse`` on Kafka. Connects at the first beat."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -56,16 +81,21 @@ class KafkaPulse:
             self._publisher.close()
 
 
+def reading(settings: Settings) -> Settings:
+    """The settings with the store's read-only key, where there is one."""
+    key = settings.weaviate.read_api_key or settings.weaviate.api_key
+    return settings.model_copy(update={"weaviate": settings.weaviate.model_copy(update={"api_key": key})})
+
+
 def proofs_factory(settings: Settings, clock: Clock) -> OpenProofs:
     """Proofs of deletions over a store that is opened with the read-only key, where there is one."""
 
     def open_proofs(embed: Embed, caches: Place) -> Proofs:
         from pipeline.index.store import WeaviateStore
 
-        key = settings.weaviate.read_api_key or settings.weaviate.api_key
-        reading = settings.model_copy(update={"weaviate": settings.weaviate.model_copy(update={"api_key": key})})
-        store = WeaviateStore(reading)
-        return Proofs(Prover(reading, store, clock=clock, embed=embed, more=(caches,)), store.close)
+        only = reading(settings)
+        store = WeaviateStore(only)
+        return Proofs(Prover(only, store, clock=clock, embed=embed, more=(caches,)), store.close)
 
     return open_proofs
 

@@ -44,6 +44,7 @@ from schemas.events import (
 )
 from schemas.generation import Generation
 from schemas.instances import InstanceHeartbeat
+from schemas.querylog import LOG_RECORD
 from schemas.receipts import DeadLetter, Progress, Receipt
 from schemas.tokens import FreshnessToken
 from schemas.topics import Topic
@@ -65,6 +66,7 @@ PAYLOADS: dict[Topic, TypeAdapter[Any]] = {
     Topic.RECEIPTS: TypeAdapter(Receipt),
     Topic.DEAD_LETTER: TypeAdapter(DeadLetter),
     Topic.INSTANCES: TypeAdapter(InstanceHeartbeat),
+    Topic.QUERIES: LOG_RECORD,
 }
 RECORDS: dict[str, TypeAdapter[Any]] = {
     "access-record": TypeAdapter(AccessRecord),

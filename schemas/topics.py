@@ -19,6 +19,7 @@ class Topic(StrEnum):
     RECEIPTS = "receipts"
     DEAD_LETTER = "dead-letter"
     INSTANCES = "instances"
+    QUERIES = "queries"
 
     def physical(self, namespace: str) -> str:
         """Name on the broker."""
@@ -47,4 +48,5 @@ TOPICS: tuple[TopicSpec, ...] = (
     TopicSpec(Topic.RECEIPTS, False, True, 30, "what became of each event"),
     TopicSpec(Topic.DEAD_LETTER, False, True, 30, "coordinates of what could not be processed"),
     TopicSpec(Topic.INSTANCES, False, False, 1, "heartbeats of query services: encoders warm, requests in flight"),
+    TopicSpec(Topic.QUERIES, False, True, 30, "one record a query, and feedback, by tenant"),
 )

@@ -46,7 +46,14 @@ def spec_of(topic: str) -> TopicSpec:
 _SPECS = {str(spec.topic): spec for spec in TOPICS}
 
 
-def configuration_of(spec: TopicSpec) -> dict[str, str]:
+def retention_days(spec: TopicSpec, settings: Settings | None = None) -> int:
+    """Days for which a topic that is not compacted keeps its records: the query log's are a setting."""
+    if spec.topic is Topic.QUERIES and settings is not None:
+        return settings.querylog.retention_days
+    return spec.retention_days if spec.retention_days is not None else 7
+
+
+def configuration_of(spec: TopicSpec, settings: Settings | None = None) -> dict[str, str]:
     """Broker settings of a topic."""
     shared = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(MAX_RECORD_BYTES)}
     if spec.compacted:
@@ -57,7 +64,7 @@ def configuration_of(spec: TopicSpec) -> dict[str, str]:
             "segment.ms": str(COMPACTION_LAG_MS // 4),
             "delete.retention.ms": str(TOMBSTONE_MS),
         }
-    days = spec.retention_days if spec.retention_days is not None else 7
+    days = retention_days(spec, settings)
     return shared | {
         "cleanup.policy": "delete",
         "retention.ms": str(days * DAY_MS),
@@ -81,7 +88,7 @@ def administrator(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def ensure_topics(settings: Settings) -> list[str]:
-    """Create the missing topics; the names created.
+    """Create the missing topics, and give the query log the retention of the settings; the names created.
 
     Raises ConfigError when an existing topic has another partition count than the settings say: documents would
     change their partition, and with it their order and their owner.
@@ -93,9 +100,19 @@ def ensure_topics(settings: Settings) -> list[str]:
         if missing:
             _create(admin, missing, settings)
             existing = _partition_counts(admin, list(wanted))
+        _keep_for(admin, Topic.QUERIES.physical(settings.namespace), settings)
     for name, spec in wanted.items():
         _check_count(name, existing.get(name, 0), partitions_of(spec, settings))
     return sorted(missing)
+
+
+def _keep_for(admin: KafkaAdminClient, name: str, settings: Settings) -> None:
+    """Set the query log's retention where the broker has another one: texts must not stay for longer than is said."""
+    wanted = {k: v for k, v in configuration_of(spec_of(Topic.QUERIES), settings).items() if k.endswith(".ms")}
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)]).get("topic", {}).get(name, {})
+    changed = {k: v for k, v in wanted.items() if str(found.get(k, {}).get("value")) != v}
+    if changed:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=changed)])
 
 
 def _create(admin: KafkaAdminClient, missing: dict[str, TopicSpec], settings: Settings) -> None:
@@ -103,7 +120,7 @@ def _create(admin: KafkaAdminClient, missing: dict[str, TopicSpec], settings: Se
         name: {
             "num_partitions": partitions_of(spec, settings),
             "replication_factor": settings.kafka.replication,
-            "configs": configuration_of(spec),
+            "configs": configuration_of(spec, settings),
         }
         for name, spec in missing.items()
     }

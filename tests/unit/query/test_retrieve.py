@@ -25,6 +25,12 @@ def rule_event(world: World, name: str, rule: AccessRule, **fields: Any) -> Acce
     )  # fmt: skip
 
 
+def counted(**counts: int) -> dict[str, int]:
+    """All counts of a reply in which nothing was reranked; what was admitted was ranked."""
+    zero = {"dense": 0, "sparse": 0, "exact": 0, "admitted": 0, "reranked": 0}
+    return {**zero, "fused": counts.get("admitted", 0), **counts}
+
+
 async def revoke(run: Any, event: Any) -> None:
     """Append an event and wait until the tail has it; the store stays behind."""
     run.world.log.event(event, at=run.world.clock.now())
@@ -59,15 +65,16 @@ async def test_a_hit_from_each_tier_with_all_its_fields(world: World) -> None:
         "access": {"clauses": [["group:wiki/eng"]], "has_deny": False, "version": m.access_version}, "age_s": 60.0,
         "section_id": m.sections[0], "chunk_id": chunk_id(m.document, text), "chunk_index": 0, "chunk_total": 1,
         "heading_path": ["Top", "Part 0"], "text": text, "scores": hit["scores"], "page": 1, "start": 0, "end": 22,
-        "summary": False, "also": [], "warnings": [],
+        "summary": False, "also": [], "warnings": [], "snippet": hit["snippet"],
     }  # fmt: skip
     scores = hit["scores"]
     assert scores["dense_rank"] == 1 and scores["sparse_rank"] == 1
     assert scores["fused"] == pytest.approx(2 / 61)
     assert 0 <= scores["dense_distance"] <= 2 and scores["sparse_score"] > 0
-    assert reply["counts"] == {"dense": 2, "sparse": 2, "exact": 0, "admitted": 2}
+    assert reply["counts"] == counted(dense=2, sparse=2, admitted=2)
     assert reply["starved"] is False and reply["fresh"] is None
-    assert reply["timings_ms"].keys() == {"closure", "search", "admit", "repair", "fuse", "text", "total"}
+    stages = {"closure", "search", "admit", "repair", "fuse", "text", "diversify", "check", "total"}
+    assert stages <= reply["timings_ms"].keys()
     assert all(v >= 0 for v in reply["timings_ms"].values())
 
 
@@ -95,7 +102,7 @@ async def test_the_same_chunk_in_both_tiers_is_one_hit(world: World) -> None:
     async with world.running() as run:
         reply = await run.search("alpha")
     assert len(reply["hits"]) == 1 and reply["hits"][0]["tier"] == "hot"
-    assert reply["counts"] == {"dense": 1, "sparse": 1, "exact": 0, "admitted": 1}
+    assert reply["counts"] == counted(dense=1, sparse=1, admitted=1)
 
 
 @pytest.mark.requirement("A9")
@@ -273,7 +280,7 @@ async def test_refill_until_enough_are_admitted(world: World) -> None:
         reply = await run.search("plan", k=5)
     assert len(reply["hits"]) == 5 and not reply["starved"]
     assert world.metrics.value("headwater_refills_total") >= 1
-    assert reply["counts"] == {"dense": 5, "sparse": 5, "exact": 0, "admitted": 5}
+    assert reply["counts"] == counted(dense=5, sparse=5, admitted=5)
     assert world.metrics.value("headwater_refused_candidates_total", reason="rule") == 150
 
 
@@ -411,7 +418,7 @@ async def test_an_exact_match_is_admitted_like_any_other(world: World) -> None:
     world.document("secret", "see ERR_SECRET_CODE", rule=anyone(deny=["user:ann"]))
     async with world.running() as run:
         reply = await run.search("ERR_SECRET_CODE")
-    assert reply["hits"] == [] and reply["counts"] == {"dense": 0, "sparse": 0, "exact": 0, "admitted": 0}
+    assert reply["hits"] == [] and reply["counts"] == counted()
 
 
 @pytest.mark.requirement("B1", "I6")
@@ -488,7 +495,7 @@ async def test_the_query_log_has_ids_and_counts_and_no_text(world: World, caplog
             reply = await run.search("plan zebra")
     (line,) = [r.fields for r in caplog.records if r.message == "query"]  # type: ignore[attr-defined]
     assert line["query_id"] == reply["query_id"]
-    assert line["tenant"] == TENANT and line["principals"] == 2 and len(line["principals_sha256"]) == 32
+    assert line["tenant"] == TENANT and line["principals"] == 2 and len(line["principals_hash"]) == 32
     assert line["candidates"] == {"dense": 2, "sparse": 2, "exact": 0}
     assert line["admitted"] == {"dense": 1, "sparse": 1, "exact": 0, "admitted": 1}
     assert line["refused"] == {"rule": 1}

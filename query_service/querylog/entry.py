@@ -1,0 +1,145 @@
+"""One query on its way into the log: what is noted while it runs, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from pipeline.errors import EncoderUnavailable, Retry
+from query_service.retrieve import Outcome
+from query_service.scope import FieldError, Scope
+from query_service.state import NotReady
+from schemas.access import Closure
+from schemas.api import SearchRequest, SearchResponse
+from schemas.api_ranking import RerankReport
+from schemas.querylog import MAX_LOGGED, Kind, LoggedCounts, LoggedHit, QueryOutcome
+
+CLIENT_LEFT = 499
+_NAMES = ("kinds", "content_types", "languages", "products")  # filters that hold words of the caller
+
+
+@dataclass(eq=False)
+class Entry:
+    """Filled by whoever knows; read once, at the end. Holds no text of a passage."""
+
+    kind: Kind
+    scope: Scope
+    at: int
+    operator: Scope | None = None
+    document_uid: str | None = None
+    query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    begun: float = field(default_factory=time.perf_counter)
+    text: str | None = None
+    request: dict[str, JsonValue] = field(default_factory=dict)
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    closure: Closure | None = None
+    counts: LoggedCounts = field(default_factory=LoggedCounts)
+    hits: tuple[LoggedHit, ...] = ()
+    evidence: tuple[str, ...] = ()
+    generation: str | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
+    support: float | None = None
+    rerank: RerankReport | None = None
+    steps: dict[str, int] = field(default_factory=dict)
+    starved: bool = False
+    fresh: bool | None = None
+    refills: int = 0
+    repaired: int = 0
+    suggestion: str | None = None
+    outcome: QueryOutcome = "answered"
+    status: int = 200
+    refusal: str | None = None
+    total_ms: float = 0.0
+
+    def asked(self, request: SearchRequest) -> None:
+        """The request, before anything is done with it."""
+        self.text = request.query
+        self.request = _parameters(request)
+        self.words = {n: v for n in _NAMES if (v := getattr(request.filters, n)) is not None}
+
+    def found(self, closure: Closure, outcome: Outcome) -> None:
+        """By whom and what retrieval brought: counts alone."""
+        self.closure = closure
+        self.counts = self.counts.model_copy(update={"found": dict(outcome.raw), "refused": dict(outcome.refused)})
+        self.refills, self.repaired = outcome.refills, outcome.repaired
+
+    def answered(self, response: SearchResponse) -> None:
+        """The reply: ids, scores and counts of it."""
+        self.query_id = response.query_id
+        self.generation = response.generation
+        self.hits = tuple(
+            LoggedHit(
+                chunk_id=hit.chunk_id, document_uid=hit.document_uid, **hit.scores.model_dump(exclude_none=True)
+            )
+            for hit in response.hits[:MAX_LOGGED]
+        )  # fmt: skip
+        self.counts = self.counts.model_copy(update={**response.counts.model_dump(), "shown": len(response.hits)})
+        if response.evidence is not None:
+            passages = response.evidence.passages[:MAX_LOGGED]
+            self.evidence = tuple(dict.fromkeys(p.document_uid for p in passages))
+            self.tokens["evidence"] = response.evidence.tokens
+        for step in response.steps if not self.steps else ():
+            self.steps[step.kind] = self.steps.get(step.kind, 0) + 1
+            if step.tokens:
+                self.tokens["expansion"] = self.tokens.get("expansion", 0) + step.tokens
+        self.timings_ms = dict(response.timings_ms)
+        self.rerank, self.starved, self.fresh = response.rerank, response.starved, response.fresh
+        self.suggestion = response.suggestion.kind if response.suggestion is not None else None
+
+    def expanded(self, kinds: dict[str, int], tokens: int) -> None:
+        """Steps of the expansion by kind, and the tokens that its generator used; also where the reply shows none."""
+        self.steps = dict(kinds)
+        if tokens:
+            self.tokens["expansion"] = tokens
+
+    def failed(self, error: BaseException) -> None:
+        """What it ended with instead of a reply. Nothing of the error's text is kept."""
+        self.outcome, self.status, self.refusal = _verdict(error)
+
+    def ended(self) -> None:
+        """Take the time."""
+        self.total_ms = round((time.perf_counter() - self.begun) * 1000, 3)
+
+
+CURRENT: ContextVar[Entry | None] = ContextVar("query log entry", default=None)
+
+
+def current() -> Entry | None:
+    """The query that runs in this context."""
+    return CURRENT.get()
+
+
+def _verdict(error: BaseException) -> tuple[QueryOutcome, int, str]:
+    from query_service.service import DeadlineExceeded, NotFound  # it imports this module
+
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", CLIENT_LEFT, "caller_left"
+    if isinstance(error, NotFound):
+        return "refused", 404, "not_found"
+    if isinstance(error, FieldError):
+        return "refused", 422, f"field:{error.field}"
+    if isinstance(error, NotReady):
+        return "refused", 503, "not_ready"
+    if isinstance(error, DeadlineExceeded):
+        return "late", 503, "deadline"
+    if isinstance(error, EncoderUnavailable):
+        return "failed", 503, "encoder"
+    if isinstance(error, Retry):
+        return "failed", 503, "index"
+    return "failed", 500, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def _parameters(request: SearchRequest) -> dict[str, JsonValue]:
+    """What was asked for, without the caller's words: of those only how many there were."""
+    left_out = {"query", "filters", "after", "cursor"}
+    found = request.model_dump(mode="json", exclude=left_out, exclude_none=True)
+    filters = request.filters.model_dump(mode="json", exclude_none=True)
+    shown = {name: len(value) if name in _NAMES else value for name, value in filters.items()}
+    return {**found, "filters": shown, "after": request.after is not None, "cursor": request.cursor is not None}

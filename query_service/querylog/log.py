@@ -1,0 +1,178 @@
+"""The query log as the service uses it: open a query, note what becomes of it, look up, store feedback, forget."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.bus.codec import encode
+from pipeline.clock import Clock
+from pipeline.errors import BusUnavailable
+from pipeline.observe import Metrics
+from pipeline.ports import Outgoing
+from pipeline.settings import Settings
+from query_service.querylog.entry import CURRENT, Entry
+from query_service.querylog.follow import Follower
+from query_service.querylog.records import feedback_kept, line_of, record_of
+from query_service.querylog.references import References, references
+from query_service.querylog.sender import OpenPublisher, Outlet, Sender, outgoing
+from query_service.querylog.view import QueryView
+from query_service.scope import Scope
+from query_service.tail import TailFactory
+from schemas.querylog import FeedbackRecord, Kind, PurgeRecord, QueryRecord
+
+log = logging.getLogger("headwater.query")
+
+MAX_RECENT = 10_000
+
+People = Callable[[str], Iterable[str]]  # principals of a tenant; reads the store, not for the loop
+
+
+class Shown(NamedTuple):
+    """Who asked a query and what it may be given feedback on."""
+
+    tenant: str
+    scope: str
+    targets: frozenset[str]
+
+    @staticmethod
+    def of(record: QueryRecord) -> Shown:
+        """Of a query of the view."""
+        named = {record.document_uid} if record.document_uid is not None and record.outcome == "answered" else set()
+        hits = {h.chunk_id for h in record.hits} | {h.document_uid for h in record.hits}
+        return Shown(record.tenant, record.scope, frozenset(hits | set(record.evidence) | named))
+
+
+class QueryLog:
+    """One a process. ``watching`` and ``shown`` are for the event loop; what reads or publishes says so."""
+
+    def __init__(
+        self, settings: Settings, open_tail: TailFactory, clock: Clock, metrics: Metrics, identity: str,
+        open_publisher: OpenPublisher | None = None, people: People | None = None,
+    ) -> None:  # fmt: skip
+        """Raises ConfigError for a key that cannot be used. Connects to nothing yet."""
+        self.settings = settings.querylog
+        self._clock = clock
+        self._metrics = metrics
+        self._people = people
+        folder = settings.query.receipts_path.parent
+        self.references: References = references(settings, folder)
+        path: Path = self.settings.path or folder / "queries.sqlite"
+        self.follower = Follower(open_tail, lambda: QueryView(path, identity, self.settings), clock, metrics)
+        self._outlet = Outlet(open_publisher) if open_publisher is not None else None
+        self._sender: Sender | None = None
+        if self._outlet is not None and self.settings.enabled:
+            self._sender = Sender(self._outlet, metrics, self.settings.queue)
+        self._recent: OrderedDict[str, Shown] = OrderedDict()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether queries are logged at all."""
+        return self.settings.enabled
+
+    @property
+    def view(self) -> QueryView | None:
+        """What can be asked of the log; None before it is open, or without a log."""
+        return self.follower.view
+
+    def start(self) -> None:
+        """Begin to send and to follow."""
+        if self.enabled:
+            self.follower.start()
+        if self._sender is not None:
+            self._sender.start()
+
+    def stop(self) -> None:
+        """Send what waits, for a few seconds, and end. Not for the loop."""
+        if self._sender is not None:
+            self._sender.stop()
+        elif self._outlet is not None:
+            self._outlet.close()
+        self.follower.stop()
+
+    # ------------------------------------------------------------ queries
+
+    @contextmanager
+    def watching(
+        self, kind: Kind, scope: Scope, *, operator: Scope | None = None, document_uid: str | None = None
+    ) -> Iterator[Entry]:
+        """Log what happens in the block as one query, however it ends. Inside, ``entry.current`` gives the entry."""
+        entry = Entry(kind=kind, scope=scope, at=self._clock.now(), operator=operator, document_uid=document_uid)
+        token = CURRENT.set(entry)
+        try:
+            yield entry
+        except BaseException as error:
+            entry.failed(error)
+            raise
+        finally:
+            CURRENT.reset(token)
+            self._done(entry)
+
+    def _done(self, entry: Entry) -> None:
+        if not self.enabled:
+            return
+        entry.ended()
+        named = [entry.document_uid] if entry.document_uid is not None and entry.outcome == "answered" else []
+        targets = frozenset(
+            [h.chunk_id for h in entry.hits] + [h.document_uid for h in entry.hits] + [*entry.evidence, *named]
+        )
+        self._recent[entry.query_id] = Shown(entry.scope.tenant, self.references.scope(entry.scope), targets)
+        while len(self._recent) > MAX_RECENT:
+            self._recent.popitem(last=False)
+        log.info("query", extra={"fields": line_of(entry, self.references)})
+        if self._sender is not None:
+            self._sender.put(partial(self._encoded, entry))
+
+    def _encoded(self, entry: Entry) -> Outgoing:
+        record = record_of(entry, self.references, self.settings)
+        return outgoing(record.tenant, encode(record))
+
+    async def shown(self, tenant: str, query_id: str) -> Shown | None:
+        """A query of the tenant that was answered here or that the view knows."""
+        found = self._recent.get(query_id)
+        view = self.view
+        if found is None and view is not None:
+            record = await asyncio.to_thread(view.query, tenant, query_id, self._clock.now())
+            found = None if record is None else Shown.of(record)
+        return found if found is not None and found.tenant == tenant else None
+
+    # ------------------------------------------------------------ feedback, forgetting, persons
+
+    async def feedback(self, record: FeedbackRecord) -> FeedbackRecord:
+        """Store feedback; what was kept of it. Raises BusUnavailable."""
+        kept = feedback_kept(record, self.settings)
+        await asyncio.to_thread(self._publish, outgoing(kept.tenant, encode(kept)))
+        return kept
+
+    async def purge(self, record: PurgeRecord) -> int:
+        """Have every view forget; how many records this one held. Raises BusUnavailable."""
+        view = self.view
+        held = await asyncio.to_thread(view.count, record) if view is not None else 0
+        await asyncio.to_thread(self._publish, outgoing(record.tenant, encode(record)))
+        for query_id, shown in list(self._recent.items()):
+            if shown.tenant == record.tenant and record.scope in (None, shown.scope):
+                del self._recent[query_id]
+        return held
+
+    def _publish(self, record: Outgoing) -> None:
+        if self._outlet is None:
+            raise BusUnavailable("this process has no log to write to")
+        self._outlet.publish([record])
+
+    async def who(self, tenant: str, reference: str) -> str | None:
+        """The user (without ``user:``) behind a reference. Raises StoreUnavailable."""
+        people = self._people
+        if people is None:
+            return None
+
+        def look() -> str | None:
+            users = (p.removeprefix("user:") for p in people(tenant) if p.startswith("user:"))
+            return self.references.resolve(tenant, reference, users)
+
+        return await asyncio.to_thread(look)

@@ -1,0 +1,58 @@
+"""The query service with every one of its answers in the query log, whichever way a question came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from query_service.querylog.log import QueryLog
+from query_service.scope import Scope
+from query_service.service import QueryService
+from schemas.api import DocumentResponse, SearchRequest, SearchResponse, TraceResponse
+from schemas.generation import Generation
+
+
+class LoggedService(QueryService):
+    """``QueryService``; what is refused, fails or is late is logged as well."""
+
+    def __init__(self, *parts: Any, log: QueryLog, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self.querylog = log
+
+    async def search(self, scope: Scope, request: SearchRequest) -> SearchResponse:
+        """As ``QueryService.search``."""
+        with self.querylog.watching("search", scope) as entry:
+            entry.asked(request)
+            found = await super().search(scope, request)
+            entry.answered(found)
+            return found
+
+    async def shadow(
+        self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation
+    ) -> SearchResponse:
+        """As ``QueryService.shadow``; the record names both persons by reference."""
+        with self.querylog.watching("seen_as", seen_as, operator=operator) as entry:
+            entry.asked(request)
+            found = await super().shadow(operator, seen_as, request, generation)
+            entry.answered(found)
+            return found
+
+    async def document(self, scope: Scope, uid: str, offset: int, limit: int) -> DocumentResponse:
+        """As ``QueryService.document``."""
+        with self.querylog.watching("document", scope, document_uid=_named(uid)) as entry:
+            entry.request = {"offset": offset, "limit": limit}
+            found = await super().document(scope, uid, offset, limit)
+            entry.generation = found.generation
+            entry.counts = entry.counts.model_copy(update={"shown": len(found.sections)})
+            return found
+
+    async def trace(self, scope: Scope, uid: str) -> TraceResponse:
+        """As ``QueryService.trace``."""
+        with self.querylog.watching("trace", scope, document_uid=_named(uid)):
+            return await super().trace(scope, uid)
+
+
+def _named(uid: str) -> str | None:
+    """A document's uid, where it is one: anything else is the caller's text."""
+    from query_service.service import is_uuid
+
+    return uid if is_uuid(uid) else None
