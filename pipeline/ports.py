@@ -344,6 +344,7 @@ class SearchFilter:
     products: tuple[str, ...] | None = None
     as_of: int | None = None
     identifiers: tuple[str, ...] | None = None
+    words: tuple[str, ...] | None = None  # analysed; all of them stand in ``lexical``
 
 
 @dataclass(frozen=True)
@@ -371,6 +372,10 @@ class IndexReader(Protocol):
         """Chunks that hold all of ``where.identifiers``, unranked."""
         ...
 
+    async def listing(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
+        """Chunks that pass the filter, unranked: all of them where there are fewer than ``limit`` (at most 10,000)."""
+        ...
+
     async def statistics(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics: ...
     async def access(self, tenant: str, uids: Sequence[str]) -> dict[str, AccessRecord]: ...
     async def principals(self, tenant: str, principals: Sequence[str]) -> dict[str, PrincipalRecord]: ...
@@ -386,6 +391,12 @@ class IndexReader(Protocol):
     async def chunks(self, generation: str, tenant: str, chunk_ids: Sequence[str]) -> dict[str, ChunkText]: ...
     async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
         """Analysed text of chunks, asked in the tier in which each was found (in both where it has moved since)."""
+        ...
+
+    async def vectors(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
+    ) -> dict[str, Vectors]:  # fmt: skip
+        """Vectors of chunks, shape (dimension,), asked in the tier in which each was found; absent where it left it."""
         ...
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]: ...

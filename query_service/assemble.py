@@ -75,6 +75,8 @@ def search_hit(supplied: Supplied, now: int) -> SearchHit:
             sparse_score=ranked.sparse_score,
             sparse_rank=ranked.sparse_rank,
             fused=ranked.fused,
+            rerank=supplied.rerank,
+            final=round(min(1.0, max(0.0, supplied.final)), 6),
             exact=ranked.candidate.exact,
         ),
     )

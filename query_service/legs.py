@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.ports import Hit, IndexReader, SearchFilter, Vectors
+from query_service import phrases
+from query_service.phrases import Phrase
 from query_service.scope import Narrowing
 from schemas.access import Closure
 from schemas.api import Mode
@@ -71,6 +73,7 @@ class Plan:
     terms: tuple[str, ...]
     identifiers: tuple[str, ...]
     vector: asyncio.Future[Vectors] | None
+    phrases: tuple[Phrase, ...] = ()  # quoted: a passage holds them all, or is not found
 
 
 def search_filter(
@@ -100,6 +103,9 @@ def search_filter(
 
 async def search(reader: IndexReader, plan: Plan, where: SearchFilter, limit: int, pool: Pool) -> None:
     """Run all legs of both tiers at once and merge them into the pool. Raises StoreUnavailable."""
+    if plan.phrases:
+        # All their words at least: else a passage that holds a phrase might lie behind hundreds that do not.
+        where = replace(where, words=phrases.words(plan.phrases))
     legs: list[tuple[str, Awaitable[list[Hit]]]] = []
     for tier in TIERS:
         if plan.vector is not None:

@@ -4,111 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
 
 from pipeline.admission import Refusal
 from pipeline.clock import Clock
 from pipeline.ports import IndexReader
-from query_service import bm25, expand, fold, fuse
+from query_service import bm25, expand, fold, fuse, phrases
 from query_service.admit import admit_chunk
 from query_service.legs import Candidate, Plan, Pool, search, search_filter
+from query_service.outcome import Limits, Outcome, Place, Ranked, Stopwatch, Twin
 from query_service.overlay import Overlay
 from query_service.scope import Narrowing
 from schemas.access import Closure
-from schemas.documents import AccessRecord, ChunkEntry, Manifest, Tier
+from schemas.documents import AccessRecord, Manifest, Tier
+
+__all__ = ["Limits", "Outcome", "Place", "Ranked", "Retriever", "Stopwatch", "Twin"]
 
 MAX_LIMIT = 1000
 GROWTH = 4
 SUMMARISED = 20  # passages looked for in the documents whose summaries were found
-
-
-class Stopwatch:
-    """Milliseconds by stage; a stage entered twice adds up."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-        self._start = time.perf_counter()
-        self._last = self._start
-
-    def lap(self, stage: str) -> None:
-        """Book the time since the last lap on ``stage``."""
-        now = time.perf_counter()
-        self.ms[stage] = self.ms.get(stage, 0.0) + (now - self._last) * 1000
-        self._last = now
-
-    def total(self) -> float:
-        """Milliseconds since the start."""
-        return (time.perf_counter() - self._start) * 1000
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Depths of a request: ``candidates`` a leg and tier, when to go unfiltered, and until when (monotonic s)."""
-
-    candidates: int
-    filter_principals: int
-    deadline: float
-    fusion: Literal["rrf", "convex"] = "rrf"
-    dense_share: float = 0.5
-    fold: bool = True
-
-
-class Place(NamedTuple):
-    """Where a listed chunk stands in its document now; what the chunk itself remembers may be older."""
-
-    ordinal: int
-    entry: ChunkEntry
-
-    @property
-    def section_ordinal(self) -> int:
-        """Place of its section."""
-        return self.entry.section_ordinal
-
-
-class Twin(NamedTuple):
-    """Another document's chunk with the passage of a hit."""
-
-    candidate: Candidate
-    manifest: Manifest
-    place: Place
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """An admitted chunk with its ranks, and the equal passages for which it stands."""
-
-    candidate: Candidate
-    manifest: Manifest
-    place: Place
-    fused: float
-    dense_rank: int | None = None
-    sparse_rank: int | None = None
-    sparse_score: float | None = None
-    twins: tuple[Twin, ...] = ()
-
-    @property
-    def section_id(self) -> str:
-        """Id of the section that holds the chunk now, by the manifest; empty where a damaged manifest lacks it."""
-        sections = self.manifest.sections
-        return sections[self.place.section_ordinal] if self.place.section_ordinal < len(sections) else ""
-
-
-@dataclass
-class Outcome:
-    """What a request found. ``refused`` and raw counts are for metrics and the query log only."""
-
-    ranked: list[Ranked] = field(default_factory=list)
-    raw: Counter[str] = field(default_factory=Counter)
-    admitted: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
-    starved: bool = False
-    refills: int = 0
-    repaired: int = 0
-    fold: bool = True
-    judged_at: int = 0  # the last check of permissions began then, µs
 
 
 @dataclass
@@ -167,10 +82,45 @@ class Retriever:
         watch.lap("repair")
         admitted = {c: x for c, x in pool.found.items() if state.admits(c)}
         outcome.starved = bool(pool.saturated) and len(admitted) < k
-        outcome.ranked = await self._rank(plan, admitted, state, limits, depth, outcome)
+        outcome.ranked = await self._rank(plan, admitted, state, limits, depth, outcome, bool(pool.saturated))
         watch.lap("fuse")
         self._count(pool, state, outcome)
         return outcome
+
+    async def again(
+        self, plan: Plan, narrowing: Narrowing, closure: Closure, kept: Sequence[Candidate], taken: Collection[str],
+        limits: Limits,
+    ) -> dict[str, Ranked]:  # fmt: skip
+        """Passages that an earlier page ranked, by their ids; who may not read one now does not find it.
+
+        For a passage whose document moved on meanwhile stands the document's best one that is not ``taken``. Raises
+        StoreUnavailable.
+        """
+        if not kept or not closure.principals or narrowing.empty:
+            return {}
+        state = _State()
+        await self._admit(plan, kept, narrowing, closure, state)
+        found: dict[str, Ranked] = {}
+        for c in kept:
+            manifest = state.manifests[c.document_uid]
+            if state.admits(c.chunk_id) and manifest is not None:
+                found[c.chunk_id] = Ranked(c, manifest, state.places[c.chunk_id], fused=0.0)
+        changed = [c for c in kept if state.verdicts[c.chunk_id] is Refusal.NOT_LISTED]
+        if changed:
+            documents = sorted({c.document_uid for c in changed})
+            inside, limit = Pool(), min(MAX_LIMIT, SUMMARISED * len(documents))
+            await search(self._reader, plan, search_filter(narrowing, None, documents=documents), limit, inside)
+            await self._admit(plan, inside.found.values(), narrowing, closure, state)
+            admitted = {i: c for i, c in inside.found.items() if state.admits(i)}
+            ranked = await self._rank(plan, admitted, state, limits, MAX_LIMIT, Outcome())
+            used = {*taken, *found}
+            for c in changed:
+                own = (r for r in ranked if r.candidate.document_uid == c.document_uid)
+                best = next((r for r in own if r.candidate.chunk_id not in used), None)
+                if best is not None:
+                    used.add(best.candidate.chunk_id)
+                    found[c.chunk_id] = best
+        return found
 
     # ------------------------------------------------------------ admission
 
@@ -215,6 +165,17 @@ class Retriever:
             for uid in behind:
                 state.records[uid] = self._overlay.access(uid, records.get(uid))
             self._judge(new, narrowing, closure, state)
+        if plan.phrases:
+            await self._check_phrases(plan, [c for c in new if state.admits(c.chunk_id)], state)
+
+    async def _check_phrases(self, plan: Plan, admitted: Sequence[Candidate], state: _State) -> None:
+        """Refuse what holds a quoted phrase's words, but not next to each other; only admitted texts are looked at."""
+        if not admitted:
+            return
+        texts = await self._reader.lexical(plan.generation, plan.tenant, _by_tier(admitted))
+        for c in admitted:
+            if not phrases.holds(texts.get(c.chunk_id, ""), plan.phrases):
+                state.verdicts[c.chunk_id] = Refusal.FILTER
 
     def _judge(self, candidates: Sequence[Candidate], narrowing: Narrowing, closure: Closure, state: _State) -> None:
         now = self._clock.now()
@@ -311,6 +272,7 @@ class Retriever:
         limits: Limits,
         depth: int,
         outcome: Outcome,
+        saturated: bool = False,
     ) -> list[Ranked]:
         """Ranks among the admitted, one-based, ``depth`` a list; holders of all identifiers first, then by fusion."""
         distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
@@ -327,6 +289,7 @@ class Retriever:
         dense = sorted(distances, key=lambda c: (distances[c], c))[:depth]
         sparse = fuse.order(scores)[:depth]
         listed = list(dict.fromkeys([*exact, *dense, *sparse]))
+        outcome.more = saturated or len(distances) > len(dense) or len(scores) > len(sparse)
         outcome.admitted.update(dense=len(dense), sparse=len(sparse), exact=len(exact), admitted=len(listed))
         if limits.fusion == "convex":
             nearness, words = {c: -distances[c] for c in dense}, {c: scores[c] for c in sparse}
@@ -364,12 +327,9 @@ class Retriever:
         """BM25 of admitted candidates only, from statistics over both tiers."""
         if not found or not plan.terms:
             return {}
-        by_tier: dict[Tier, list[str]] = {}
-        for candidate in found:
-            by_tier.setdefault(candidate.tier, []).append(candidate.chunk_id)
         statistics, texts = await asyncio.gather(
             self._reader.statistics(plan.generation, plan.tenant, plan.terms),
-            self._reader.lexical(plan.generation, plan.tenant, by_tier),
+            self._reader.lexical(plan.generation, plan.tenant, _by_tier(found)),
         )
         scores = {c: bm25.score(plan.terms, text, statistics) for c, text in texts.items()}
         return {c: s for c, s in scores.items() if s > 0.0}
@@ -383,3 +343,10 @@ class Retriever:
             verdict = state.verdicts.get(c.chunk_id)
             if verdict is not None:
                 outcome.refused[verdict.value] += 1
+
+
+def _by_tier(candidates: Iterable[Candidate]) -> dict[Tier, list[str]]:
+    found: dict[Tier, list[str]] = {}
+    for candidate in candidates:
+        found.setdefault(candidate.tier, []).append(candidate.chunk_id)
+    return found

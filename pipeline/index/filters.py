@@ -35,6 +35,8 @@ def build(where: SearchFilter) -> Any | None:
             parts.append(Filter.by_property(name).contains_any(list(values)))
     if where.identifiers:
         parts.append(Filter.by_property("identifiers").contains_all(list(where.identifiers)))
+    if where.words:
+        parts.append(Filter.by_property("lexical").contains_all(list(where.words)))
     if where.as_of is not None:
         parts.append(Filter.by_property("effective_from").less_or_equal(where.as_of))
         parts.append(Filter.by_property("effective_until").greater_than(where.as_of))

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from weaviate.collections.classes.grpc import _MetadataQuery
 from weaviate.proto.v1 import base_pb2, search_get_pb2
 
 from pipeline.index.connection import AsyncConnection, translated
+from pipeline.index.schema import VECTOR
 from pipeline.ports import Hit
 from schemas.documents import Tier
 
@@ -39,7 +42,33 @@ async def by_ids(
     connection: AsyncConnection, collection: str, tenant: str | None, ids: Sequence[str], properties: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Text and text-list properties of the objects that exist, by id. Raises StoreUnavailable or TenantMissing."""
-    request = search_get_pb2.SearchRequest(
+    request = _by_ids(collection, tenant, ids, search_get_pb2.MetadataRequest(uuid=True))
+    request.properties.non_ref_properties.extend(properties)
+    client = await connection.client()
+    with translated(f"read {collection}"):
+        reply = await client._connection.grpc_search(request)
+    return {_uid(r.metadata): _properties(r.properties.non_ref_props.fields) for r in reply.results}
+
+
+async def vectors(
+    connection: AsyncConnection, collection: str, tenant: str, ids: Sequence[str]
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Vectors of the objects that exist, by id, shape (dimension,). Raises StoreUnavailable or TenantMissing."""
+    request = _by_ids(collection, tenant, ids, search_get_pb2.MetadataRequest(uuid=True, vectors=[VECTOR]))
+    request.properties.return_all_nonref_properties = False
+    client = await connection.client()
+    with translated(f"read {collection}"):
+        reply = await client._connection.grpc_search(request)
+    found: dict[str, npt.NDArray[np.float32]] = {}
+    for result in reply.results:
+        for vector in result.metadata.vectors:
+            if vector.name == VECTOR:
+                found[_uid(result.metadata)] = np.frombuffer(vector.vector_bytes, dtype="<f4")
+    return found
+
+
+def _by_ids(collection: str, tenant: str | None, ids: Sequence[str], metadata: Any) -> Any:
+    return search_get_pb2.SearchRequest(
         uses_123_api=True,
         uses_125_api=True,
         uses_127_api=True,
@@ -51,13 +80,9 @@ async def by_ids(
             target=base_pb2.FilterTarget(property="_id"),
             value_text_array=base_pb2.TextArray(values=ids),
         ),
-        properties=search_get_pb2.PropertiesRequest(non_ref_properties=properties),
-        metadata=search_get_pb2.MetadataRequest(uuid=True),
+        properties=search_get_pb2.PropertiesRequest(),
+        metadata=metadata,
     )
-    client = await connection.client()
-    with translated(f"read {collection}"):
-        reply = await client._connection.grpc_search(request)
-    return {_uid(r.metadata): _properties(r.properties.non_ref_props.fields) for r in reply.results}
 
 
 def _uid(metadata: Any) -> str:

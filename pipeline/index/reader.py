@@ -111,6 +111,23 @@ class WeaviateReader:
         except TenantMissing:
             return []
 
+    async def listing(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
+        """Chunks that pass the filter, unranked; ``limit`` is at most MAX_RECORDS, which the server returns at once."""
+        if filters.nothing_matches(where):
+            return []
+        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        try:
+            with translated("listing"):
+                request = handle.query._query.get(
+                    filters=filters.build(where),
+                    limit=min(limit, MAX_RECORDS),
+                    return_properties=["document"],
+                    return_metadata=lean.ID_ONLY,
+                )
+            return await lean.hits(handle, tier, request, "listing")
+        except TenantMissing:
+            return []
+
     async def statistics(self, generation: str, tenant: str, terms: Sequence[str]) -> TermStatistics:
         """Chunks, average length and document frequencies over both tiers, a few seconds old at most where they
         change the ranking (see ``statistics.StatisticsCache``)."""
@@ -210,6 +227,23 @@ class WeaviateReader:
         if moved:
             texts.update((uid, text.lexical) for uid, text in (await self.chunks(generation, tenant, moved)).items())
         return texts
+
+    async def vectors(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
+    ) -> dict[str, Vectors]:  # fmt: skip
+        """Vectors of chunks by the tier in which they were found, shape (dimension,); one call a tier."""
+        calls = (
+            self._vector_page(self._names.tier(tier, generation), tenant, page)
+            for tier, ids in chunk_ids.items()
+            for page in pages_of(ids)
+        )
+        return {uid: vector for found in await asyncio.gather(*calls) for uid, vector in found.items()}
+
+    async def _vector_page(self, collection: str, tenant: str, ids: list[str]) -> dict[str, Vectors]:
+        try:
+            return await lean.vectors(self._connection, collection, tenant, ids)
+        except TenantMissing:
+            return {}
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """Sections by id."""

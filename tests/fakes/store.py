@@ -678,6 +678,12 @@ class FakeReader:
             found = self._matching(generation, tier, tenant, where)
             return [Hit(uid, str(item.properties["document"]), tier, 0.0) for uid, item in found][:limit]
 
+    async def listing(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
+        """See the port."""
+        with self._store.reading("reader.listing", generation, tenant):
+            found = self._matching(generation, tier, tenant, where)
+            return [Hit(uid, str(item.properties["document"]), tier, 0.0) for uid, item in found][:limit]
+
     def _matching(self, generation: str, tier: Tier, tenant: str, where: SearchFilter) -> list[tuple[str, StoredChunk]]:
         stored = self._store.tier(generation, tier, tenant)
         return [(uid, item) for uid, item in sorted(stored.items()) if matches(item.properties, where)]
@@ -742,6 +748,16 @@ class FakeReader:
             tiers = [self._store.tier(generation, tier, tenant) for tier in TIERS]
             return {uid: str(t[uid].properties["lexical"]) for uid in ids for t in tiers if uid in t}
 
+    async def vectors(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
+    ) -> dict[str, Vectors]:  # fmt: skip
+        """See the port."""
+        ids = [uid for found in chunk_ids.values() for uid in found]
+        with self._store.reading("reader.vectors", generation, tenant, ids):
+            stored = {t: self._store.tier(generation, t, tenant) for t in chunk_ids}
+            found = {uid: stored[t].get(uid) for t, wanted in chunk_ids.items() for uid in wanted}
+            return {uid: item.vector for uid, item in found.items() if item is not None and item.vector is not None}
+
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """See the port."""
         with self._store.reading("reader.sections", generation, tenant, section_ids):
@@ -791,6 +807,8 @@ def matches(properties: dict[str, object], where: SearchFilter) -> bool:
         assert isinstance(stored, list)
         if not set(where.identifiers) <= set(stored):
             return False
+    if where.words and not set(where.words) <= set(str(properties["lexical"]).split()):
+        return False
     if where.as_of is not None:
         start, end = properties["effective_from"], properties["effective_until"]
         assert isinstance(start, int) and isinstance(end, int)

@@ -1,0 +1,40 @@
+"""Quoted words of a query: the passage must hold them next to each other, in their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pipeline import analysis
+
+Phrase = tuple[str, ...]
+MAX_PHRASES = 8
+MAX_WORDS = 32  # of all phrases together: what the store is asked for
+# A mark that stands before a word opens, one that stands after a word closes: 5" and 7" are inches.
+_QUOTED = re.compile(
+    r"(?<![\w\"])(?:\"(?P<plain>[^\"]*?\S)\"|[\u201c\u201d\u201e](?P<curly>[^\u201c\u201d\u201e]*?\S)[\u201c\u201d]"
+    r"|\u00ab(?P<guillemets>[^\u00ab\u00bb]*?\S)\u00bb)(?!\w)"
+)
+
+
+def of_query(query: str) -> tuple[Phrase, ...]:
+    """The quoted parts as analysed tokens, distinct, in order; quotes that hold no word or do not close are none."""
+    found: dict[Phrase, None] = {}
+    for match in _QUOTED.finditer(query):
+        if match.group()[1].isspace():
+            continue
+        phrase = tuple(analysis.tokens(next(g for g in match.groups() if g is not None)))
+        if phrase:
+            found.setdefault(phrase)
+    return tuple(found)[:MAX_PHRASES]
+
+
+def words(phrases: Sequence[Phrase]) -> tuple[str, ...]:
+    """Distinct words of all phrases, MAX_WORDS at most: any passage that holds the phrases holds them."""
+    return tuple(dict.fromkeys(word for phrase in phrases for word in phrase))[:MAX_WORDS]
+
+
+def holds(lexical: str, phrases: Sequence[Phrase]) -> bool:
+    """Whether an analysed text (space-joined tokens) holds every phrase."""
+    text = f" {lexical} "
+    return all(f" {' '.join(phrase)} " in text for phrase in phrases)
