@@ -28,7 +28,9 @@ class RerankSettings(Part):
         default=0.7, ge=0, le=1, description="Weight of the reranker's score; the rest is the first stage's."
     )
     max_tokens: int = Field(default=256, ge=16, le=512, description="Of a pair of query and passage.")
-    threads: int = Field(default=2, ge=1)
+    threads: int | None = Field(
+        default=None, ge=1, description="Without a number: the cores that encoder.threads and query_threads leave."
+    )
 
 
 class InferenceSettings(Part):
@@ -61,7 +63,7 @@ class ExpansionSettings(Part):
 
     queries: int = Field(default=4, ge=1, le=10, description="Queries besides the original one.")
     rounds: int = Field(default=3, ge=1, le=6, description="Of iterative retrieval.")
-    tokens: int = Field(default=2000, ge=1, description="That its generator may use.")
+    tokens: int = Field(default=4000, ge=1, description="That its generator may use.")
     budget_s: float = Field(default=10.0, gt=0, description="Its own time besides the search deadline.")
 
 
