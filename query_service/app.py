@@ -19,7 +19,7 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import deletion, neighbours, problems, shadow
+from query_service import deletion, feedback, neighbours, problems, shadow
 from query_service.barrier import Barrier
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
@@ -35,6 +35,7 @@ from query_service.limits import Limits
 from query_service.middleware import Attended, Guard, Watched
 from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
+from query_service.querylog import routes as queries
 from query_service.querylog.log import People, QueryLog
 from query_service.querylog.sender import OpenPublisher
 from query_service.querylog.service import LoggedService
@@ -135,7 +136,8 @@ def assemble(deps: Dependencies) -> Parts:
     )
     service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
-        Waiter(reader, overlay, tail, changes, clock), verifier.log_key(), log=querylog,
+        Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
+        rerank=settings.rerank, ranking=settings.ranking, log=querylog,
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
@@ -165,6 +167,8 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
     app.include_router(deletion.router(parts.deletions))
+    app.include_router(feedback.router(feedback.Feedback(parts.querylog, deps.clock, parts.metrics)))
+    app.include_router(queries.router(parts.querylog, deps.clock))
     app.include_router(_operations(parts))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
@@ -172,6 +176,7 @@ def create_app(deps: Dependencies) -> FastAPI:
 
 def _protect(app: FastAPI, parts: Parts, settings: Settings) -> None:
     """What stands around every request. The last one added is the outermost."""
+    problems.document(app)
     limits = settings.limits
     app.state.replies = Replies(limits.idempotent_replies, limits.idempotent_h)
     app.add_middleware(Attended, body_s=limits.body_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -76,6 +77,41 @@ def unavailable(detail: str) -> Response:
     """Something below us is down; nothing was lost."""
     headers = {"Retry-After": str(RETRY_AFTER_S)}
     return problem(503, "Temporarily unavailable", detail, headers=headers)
+
+
+_EVERYWHERE = {  # whatever the route: these come from around it
+    400: "The body cannot be read as JSON.",
+    401: "The token or key is missing, expired or not valid here.",
+    405: "The path is there, the method is not.",
+    408: "The request did not arrive in time.",
+    413: "The body is too large.",
+    422: "Fields that cannot be used, by name.",
+    429: "Over a limit; Retry-After says when to ask again.",
+    500: "A fault of the service.",
+    503: "Something below is down or not ready; Retry-After says when to ask again.",
+}
+
+
+def document(app: FastAPI) -> None:
+    """Have the OpenAPI document name what every protected route may answer, each as application/problem+json."""
+    made = app.openapi
+
+    def described() -> dict[str, Any]:
+        schema = made()
+        model = {"schema": {"$ref": "#/components/schemas/Problem"}}
+        for path, operations in schema["paths"].items():
+            for operation in operations.values():
+                answers = operation.setdefault("responses", {})
+                if path.startswith("/v1/"):
+                    for status, text in _EVERYWHERE.items():
+                        answers.setdefault(str(status), {"description": text})["content"] = {MEDIA_TYPE: model}
+                for answer in answers.values():
+                    content = answer.get("content", {})
+                    if content.get("application/json", {}).get("schema") == model["schema"]:
+                        content[MEDIA_TYPE] = content.pop("application/json")
+        return schema
+
+    app.openapi = described  # type: ignore[method-assign]
 
 
 def _fields(error: RequestValidationError) -> list[FieldProblem]:
