@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from pipeline import analysis
-from query_service import bm25
+from query_service import bm25, phrases
 
 MAX_MATCHES = 400  # single words of one text that are looked at
 # Words that stand everywhere: marked only where the query has no others.
@@ -29,7 +29,6 @@ für an am bei nach aus es ich wir sie man nicht
 le la les un une des du de et ou est sont que qui quoi dans sur pour par avec ce cette je nous vous il elle on ne pas
 el los las una unos unas y o es son que quien como donde cuando por para con en al del se no
 """
-_QUOTED = re.compile(r'"([^"\n]+)"|“([^”\n]+)”|„([^“”\n]+)[“”]|«([^»\n]+)»')
 
 
 class Match(NamedTuple):
@@ -41,23 +40,12 @@ class Match(NamedTuple):
     strong: bool
 
 
-def quoted(query: str) -> tuple[str, ...]:
-    """The phrases between quotation marks, in order."""
-    found = (next(part for part in match.groups() if part is not None) for match in _QUOTED.finditer(query))
-    return tuple(phrase.strip() for phrase in found if phrase.strip())
-
-
-def unquoted(query: str) -> str:
-    """The query without its quotation marks."""
-    return _QUOTED.sub(lambda match: next(part for part in match.groups() if part is not None), query)
-
-
 @dataclass(frozen=True)
 class Words:
     """What is looked for: single tokens, rows of tokens (phrases), identifiers as they are folded."""
 
     tokens: frozenset[str]
-    phrases: tuple[tuple[str, ...], ...] = ()
+    phrases: tuple[phrases.Phrase, ...] = ()
     identifiers: tuple[str, ...] = ()
 
     @staticmethod
@@ -65,10 +53,9 @@ class Words:
         """Of a query as it was asked."""
         terms = bm25.query_terms(analysis.tokens(query))
         rare = frozenset(terms) - _common()
-        phrases = dict.fromkeys(tuple(analysis.tokens(phrase)) for phrase in quoted(query))
         return Words(
             tokens=rare or frozenset(terms),
-            phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
+            phrases=tuple(phrase for phrase in phrases.of_query(query) if len(phrase) > 1),
             identifiers=analysis.identifiers(query),
         )
 
@@ -102,10 +89,10 @@ def matches(text: str, words: Words) -> list[Match]:
 
 
 def _phrases(
-    spans: Sequence[tuple[str, int, int]], phrases: Sequence[tuple[str, ...]]
+    spans: Sequence[tuple[str, int, int]], wanted: Sequence[phrases.Phrase]
 ) -> Iterator[tuple[int, int, str, bool]]:
     tokens = [token for token, _, _ in spans]
-    for phrase in phrases:
+    for phrase in wanted:
         size, at = len(phrase), -1
         while True:
             try:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline import analysis
 from query_service.highlight import snippet
-from query_service.matching import Words, matches, quoted, unquoted
+from query_service.matching import Words, matches
 
 FILLER = "Nothing of interest stands here at all. "
 
@@ -88,13 +88,6 @@ def test_a_word_longer_than_the_snippet_is_cut_and_marked() -> None:
     found = snippet(f"{FILLER}{word} {FILLER}", Words.of(word[:64]), 40)
     assert len(found.text) <= 40
     assert "x" in found.text
-
-
-@pytest.mark.requirement("E4")
-def test_phrases_are_read_from_any_quotation_marks() -> None:
-    assert quoted('a "b c" „d e“ «f g» “h i”') == ("b c", "d e", "f g", "h i")
-    assert unquoted('a "b c" d') == "a b c d"
-    assert quoted('an " alone') == ()
 
 
 ANY = st.text(

@@ -1,0 +1,29 @@
+"""Token counters of generations: one each, loaded at first use in a thread of its own and kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pipeline.ports import TokenCounter
+from schemas.generation import Generation
+
+LoadCounter = Callable[[Generation], TokenCounter]
+
+
+class Counters:
+    """Counts with the tokenizer by which the generation's documents were cut."""
+
+    def __init__(self, load: LoadCounter) -> None:
+        self._load = load
+        self._kept: dict[str, TokenCounter] = {}
+        self._lock = asyncio.Lock()
+
+    async def of(self, generation: Generation) -> TokenCounter:
+        """The generation's counter. Raises ConfigError where its tokenizer is not on this machine."""
+        key = generation.encoder.model_dump_json()
+        if key not in self._kept:
+            async with self._lock:
+                if key not in self._kept:
+                    self._kept[key] = await asyncio.to_thread(self._load, generation)
+        return self._kept[key]
