@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import httpx
 
@@ -134,11 +134,10 @@ class HeadwaterClient(_Common):
             if left is not None and left <= 0:
                 return
 
-    def evidence(
-        self, query: str, *, mode: Literal["sections", "all"] = "sections", **fields: Unpack[SearchFields]
-    ) -> Evidence:
-        """Sections to hand to a generator, under ``token_budget``."""
-        return _evidence(self.search(query, **{**fields, "evidence": mode}))
+    def evidence(self, query: str, *, whole: bool = False, **fields: Unpack[SearchFields]) -> Evidence:
+        """Sections to hand to a generator, under ``token_budget``; ``whole``: all that may be read, where it fits."""
+        wanted: SearchFields = {**fields, "evidence": "all" if whole else "sections"}
+        return _evidence(self._run(calls.search(query, wanted)))
 
     def document(self, document_uid: str, *, offset: int = 0, limit: int = 100) -> DocumentResponse:
         """A document's facts and ``limit`` of its sections from ``offset``."""
@@ -245,11 +244,10 @@ class AsyncHeadwaterClient(_Common):
             if left is not None and left <= 0:
                 return
 
-    async def evidence(
-        self, query: str, *, mode: Literal["sections", "all"] = "sections", **fields: Unpack[SearchFields]
-    ) -> Evidence:
-        """Sections to hand to a generator, under ``token_budget``."""
-        return _evidence(await self.search(query, **{**fields, "evidence": mode}))
+    async def evidence(self, query: str, *, whole: bool = False, **fields: Unpack[SearchFields]) -> Evidence:
+        """Sections to hand to a generator, under ``token_budget``; ``whole``: all that may be read, where it fits."""
+        wanted: SearchFields = {**fields, "evidence": "all" if whole else "sections"}
+        return _evidence(await self._run(calls.search(query, wanted)))
 
     async def document(self, document_uid: str, *, offset: int = 0, limit: int = 100) -> DocumentResponse:
         """A document's facts and ``limit`` of its sections from ``offset``."""

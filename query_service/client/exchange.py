@@ -39,7 +39,7 @@ class Retry:
         """Seconds before the attempt after the ``attempt``-th (from 1); None to give up."""
         if attempt >= self.attempts or (asked is not None and asked > self.longest_s):
             return None
-        grown = min(self.longest_s, self.first_s * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        grown = min(self.longest_s, self.first_s * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
         return grown if asked is None else asked + grown * 0.25
 
 
