@@ -40,6 +40,7 @@ from query_service.querylog.log import People, QueryLog
 from query_service.querylog.sender import OpenPublisher
 from query_service.querylog.service import LoggedService
 from query_service.receipts import ReceiptStore
+from query_service.rerank.service import LoadReranker, TimedReranking
 from query_service.scope import TokenVerifier
 from query_service.service import QueryService
 from query_service.state import REFRESH_S, ServiceState
@@ -86,6 +87,7 @@ class Dependencies:
     load_encoder: LoadEncoder
     clock: Clock
     metrics: Metrics
+    load_reranker: LoadReranker | None = None  # None: searches are not reranked
     log_identity: str = ""
     open_proofs: OpenProofs | None = None
     pulse: Pulse | None = None
@@ -113,6 +115,7 @@ class Parts:
     barrier: Barrier
     querylog: QueryLog
     heart: Heart | None = None
+    reranking: TimedReranking | None = None
 
 
 def assemble(deps: Dependencies) -> Parts:
@@ -134,10 +137,14 @@ def assemble(deps: Dependencies) -> Parts:
     querylog = QueryLog(
         settings, deps.open_tail, clock, metrics, identity, open_publisher=deps.open_publisher, people=deps.people
     )
+    reranking: TimedReranking | None = None
+    if deps.load_reranker is not None:
+        reranking = TimedReranking(deps.load_reranker, settings.rerank, settings.inference, metrics)
     service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
         rerank=settings.rerank, ranking=settings.ranking, log=querylog,
+        reranking=reranking,
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
@@ -145,7 +152,7 @@ def assemble(deps: Dependencies) -> Parts:
     callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
-        around, barrier, querylog, heart,
+        around, barrier, querylog, heart, reranking,
     )  # fmt: skip
 
 
@@ -192,6 +199,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
         parts.changes.bind()
         parts.freshness.start()
         parts.querylog.start()
+        if parts.reranking is not None:
+            parts.reranking.start()  # loads in the background; until then searches keep the fused order
         switches = Changes()
         switches.bind()
         parts.freshness.on_transition(switches.notify)
@@ -214,6 +223,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             await asyncio.to_thread(parts.freshness.stop)
             await asyncio.to_thread(parts.querylog.stop)
             parts.encoders.close()
+            if parts.reranking is not None:
+                await asyncio.to_thread(parts.reranking.close)
             await asyncio.to_thread(parts.deletions.close)
             await parts.reader.close()
 

@@ -14,6 +14,7 @@ from query_service.diversify import mmr, unit_rows
 from query_service.fuse import min_max
 from query_service.legs import Plan
 from query_service.outcome import Outcome, Ranked, Stopwatch
+from query_service.paging import Page, mark
 from query_service.rerank.interface import Reranked, Reranking
 from query_service.scope import Narrowing
 from query_service.supply import Folding, ResolveClosure, Shelf, Supplied, Supplier
@@ -53,19 +54,20 @@ class Finisher:
 
     async def finish(
         self, request: SearchRequest, plan: Plan, narrowing: Narrowing, outcome: Outcome, resolve: ResolveClosure,
-        watch: Stopwatch, deadline: float, *, first_page: bool = True, had: Counter[str] | None = None,
+        watch: Stopwatch, deadline: float, *, page: Page | None = None,
     ) -> Finished:  # fmt: skip
         """The page of ``request`` from ``outcome.ranked``. ``resolve`` gives the caller's closure with every change
-        applied before the call; ``deadline`` is the request's, by the monotonic clock; ``had`` counts what earlier
-        pages showed of each document. Nothing unadmitted reaches the reranker. Raises StoreUnavailable.
+        applied before the call; ``deadline`` is the request's, by the monotonic clock; ``page`` is what earlier
+        pages came to: their ranking stands. Nothing unadmitted reaches the reranker. Raises StoreUnavailable.
         """
         share = request.diversity if request.diversity is not None else self._settings.diversity
+        first_page = page is None
         by_date = request.sort != "relevance"
         mode = self._mode(request)
         diverse = first_page and not by_date and share < 1.0
         folding = Folding(outcome.fold, self._settings.near_duplicate, vectors=outcome.fold or diverse)
         shelf = self._supplier.shelf(plan, narrowing, outcome.ranked, resolve, folding)
-        limit = _Limit(request.per_document, had)
+        limit = _Limit(request.per_document, page.had if page is not None else None)
         scored = mode != "off" and first_page and not by_date
         ahead = OVERFETCH * request.k if diverse else request.k
         await shelf.fill(max(ahead, self._scored_at_most(request, mode) if scored else 0), request.k)
@@ -77,12 +79,12 @@ class Finisher:
         if scored:
             report = await self._score(request, shelf, mode, deadline)
             watch.lap("rerank")
-        page = await self._page(shelf, request.k, limit)
+        chosen = await self._page(shelf, request.k, limit)
         watch.lap("check")
-        shown = {item.chunk_id for item in page}
+        shown = {item.chunk_id for item in chosen}
         left = [r for item in shelf.items if item.chunk_id not in shown for r in _group(item)]
-        left = limit.after(page, [*left, *shelf.unread])
-        return Finished(page, left, report, shelf.judged_at, _copies(page))
+        left = limit.after(chosen, [*left, *shelf.unread])
+        return Finished(chosen, left, report, shelf.judged_at, _copies(chosen))
 
     # ------------------------------------------------------------ order
 
@@ -172,9 +174,9 @@ class Finisher:
 class _Limit:
     """Hits of one document at most, over all pages."""
 
-    def __init__(self, most: int | None, had: Counter[str] | None) -> None:
+    def __init__(self, most: int | None, had: Counter[bytes] | None) -> None:
         self._most = most
-        self._had = had if had is not None else Counter()
+        self._had: Counter[bytes] = had if had is not None else Counter()
 
     def pick(self, items: Sequence[Supplied], k: int) -> list[Supplied]:
         """The first k that the limit leaves."""
@@ -183,9 +185,9 @@ class _Limit:
         count = Counter(self._had)
         found: list[Supplied] = []
         for item in items:
-            uid = item.ranked.candidate.document_uid
-            if len(found) < k and count[uid] < self._most:
-                count[uid] += 1
+            document = mark(item.ranked.candidate.document_uid)
+            if len(found) < k and count[document] < self._most:
+                count[document] += 1
                 found.append(item)
         return found
 
@@ -193,8 +195,8 @@ class _Limit:
         """Of what is left, that of which the limit lets any more be shown."""
         if self._most is None:
             return left
-        count = self._had + Counter(item.ranked.candidate.document_uid for item in page)
-        return [r for r in left if count[r.candidate.document_uid] < self._most]
+        count = self._had + Counter(mark(item.ranked.candidate.document_uid) for item in page)
+        return [r for r in left if count[mark(r.candidate.document_uid)] < self._most]
 
 
 def _why_not(mode: RerankMode, first_page: bool, by_date: bool) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.admission import Refusal
@@ -88,13 +88,13 @@ class Retriever:
         return outcome
 
     async def again(
-        self, plan: Plan, narrowing: Narrowing, closure: Closure, kept: Sequence[Candidate], taken: Collection[str],
-        limits: Limits,
+        self, plan: Plan, narrowing: Narrowing, closure: Closure, kept: Sequence[Candidate], limits: Limits,
+        taken: Callable[[str], bool],
     ) -> dict[str, Ranked]:  # fmt: skip
         """Passages that an earlier page ranked, by their ids; who may not read one now does not find it.
 
-        For a passage whose document moved on meanwhile stands the document's best one that is not ``taken``. Raises
-        StoreUnavailable.
+        For a passage whose document moved on meanwhile stands the document's best one that is not ``taken``. The tier
+        of ``kept`` is looked up. Raises StoreUnavailable.
         """
         if not kept or not closure.principals or narrowing.empty:
             return {}
@@ -104,6 +104,7 @@ class Retriever:
         for c in kept:
             manifest = state.manifests[c.document_uid]
             if state.admits(c.chunk_id) and manifest is not None:
+                c.tier = manifest.tier
                 found[c.chunk_id] = Ranked(c, manifest, state.places[c.chunk_id], fused=0.0)
         changed = [c for c in kept if state.verdicts[c.chunk_id] is Refusal.NOT_LISTED]
         if changed:
@@ -113,10 +114,10 @@ class Retriever:
             await self._admit(plan, inside.found.values(), narrowing, closure, state)
             admitted = {i: c for i, c in inside.found.items() if state.admits(i)}
             ranked = await self._rank(plan, admitted, state, limits, MAX_LIMIT, Outcome())
-            used = {*taken, *found}
+            used = set(found)
             for c in changed:
                 own = (r for r in ranked if r.candidate.document_uid == c.document_uid)
-                best = next((r for r in own if r.candidate.chunk_id not in used), None)
+                best = next((r for r in own if not (r.candidate.chunk_id in used or taken(r.candidate.chunk_id))), None)
                 if best is not None:
                     used.add(best.candidate.chunk_id)
                     found[c.chunk_id] = best

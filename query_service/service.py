@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,9 @@ from query_service import assemble, bm25, boost, paging, phrases
 from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.encoders import Encoders
-from query_service.finish import Finisher
+from query_service.finish import Finished, Finisher
 from query_service.flights import Flights
+from query_service.following import Following
 from query_service.freshness import Freshness
 from query_service.legs import Plan
 from query_service.overlay import Overlay
@@ -27,7 +29,7 @@ from query_service.querylog.entry import current
 from query_service.receipts import TIMES
 from query_service.rerank.interface import Reranking
 from query_service.retrieve import Limits, Outcome, Ranked, Retriever, Stopwatch
-from query_service.scope import Narrowing, Scope, narrow
+from query_service.scope import FieldError, Narrowing, Scope, narrow
 from query_service.state import ServiceState
 from query_service.supply import Supplier
 from query_service.waiting import Waiter, read_token
@@ -92,6 +94,8 @@ class QueryService:
         self._supplier = Supplier(reader, overlay, clock)
         self._ranking = ranking if ranking is not None else {}
         self._finisher = Finisher(self._supplier, settings, rerank or RerankSettings(), reranking)
+        self._following = Following(self._retriever)
+        self._cursors = paging.Cursors(log_key)
 
     # ------------------------------------------------------------ search
 
@@ -99,28 +103,41 @@ class QueryService:
         """Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable or DeadlineExceeded."""
         narrowing = narrow(scope, request.filters, self._clock.now())
         token = read_token(request.after, scope.tenant) if request.after is not None else None
-        generation = await self._state.current()
+        page = self._cursors.open(scope, request)
+        generation = self._of_page(page, await self._state.current())
         with self._flights.on(generation.name):
             fresh: bool | None = None
             if token is not None:
                 fresh = await self._waiter.wait(
                     token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
                 )
-            return await self._in_time(self._search(scope, request, narrowing, generation, fresh))
+            return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page))
 
     async def shadow(
         self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation
     ) -> SearchResponse:
         """The same search as another person and of any generation, for an operator. Raises as ``search``."""
         narrowing = narrow(seen_as, request.filters, self._clock.now())
+        page = self._cursors.open(seen_as, request)
+        if page is not None and page.generation != generation.name:
+            raise FieldError("request.cursor", "it belongs to another generation; search again without a cursor")
         with self._flights.on(generation.name):
             await self._state.current()  # permissions must be known as well as for any search
             await self._encoders.prepare(generation)
-            return await self._in_time(self._search(seen_as, request, narrowing, generation, None, operator))
+            return await self._in_time(self._search(seen_as, request, narrowing, generation, None, page, operator))
+
+    def _of_page(self, page: paging.Page | None, active: Generation) -> Generation:
+        """The generation that the page before came from, as long as it is kept up. Raises FieldError."""
+        if page is None or page.generation == active.name:
+            return active
+        standing = self._state.standing(page.generation)
+        if standing is None:
+            raise FieldError("cursor", "the index was replaced since the page before; search again without a cursor")
+        return standing
 
     async def _search(
         self, scope: Scope, request: SearchRequest, narrowing: Narrowing, generation: Generation, fresh: bool | None,
-        operator: Scope | None = None,
+        page: paging.Page | None = None, operator: Scope | None = None,
     ) -> SearchResponse:  # fmt: skip
         watch = Stopwatch()
         deadline = time.monotonic() + self._settings.deadline_s * 0.9
@@ -130,15 +147,28 @@ class QueryService:
         plan = self._plan(request, scope, generation)  # the query's embedding begins here, beside the closure
         limits = self._limits(request)
 
+        by_date = request.sort != "relevance"
+
         async def confirmed() -> Closure:
             return await self._closures.confirmed(scope)
+
+        def weighted(ranked: Sequence[Ranked]) -> list[Ranked]:
+            return self._weighted(scope.tenant, request, ranked)
 
         try:
             closure = await self._closures.resolve(scope)
             watch.lap("closure")
-            outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, limits, watch)
-            outcome.ranked = self._weighted(scope.tenant, request, outcome.ranked)
-            finished = await self._finisher.finish(request, plan, narrowing, outcome, confirmed, watch, deadline)
+            if page is None:
+                outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, limits, watch)
+                outcome.ranked = weighted(outcome.ranked)
+            else:
+                outcome = await self._following.retrieve(
+                    plan, narrowing, closure, request.k, limits, watch, page, weighted, deeper=not by_date
+                )
+            outcome.more = outcome.more and not by_date
+            finished = await self._finisher.finish(
+                request, plan, narrowing, outcome, confirmed, watch, deadline, page=page
+            )
         finally:
             if plan.vector is not None:
                 plan.vector.cancel()
@@ -160,6 +190,7 @@ class QueryService:
             ),
             starved=outcome.starved,
             rerank=finished.report,
+            next_cursor=self._next(scope, request, generation, page, outcome, finished),
             judged_at=finished.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
         )
@@ -167,6 +198,17 @@ class QueryService:
             self._measure(outcome, response)
         self._log(closure, outcome)
         return response
+
+    def _next(
+        self, scope: Scope, request: SearchRequest, generation: Generation, page: paging.Page | None, outcome: Outcome,
+        finished: Finished,
+    ) -> str | None:  # fmt: skip
+        """Cursor of the page after this one, if there is one."""
+        if not finished.left and not outcome.more:
+            return None
+        if page is None:
+            page = paging.Page(generation.name, had=None if request.per_document is None else Counter())
+        return self._cursors.seal(scope, request, page.after(finished.page, finished.copies, finished.left))
 
     def _weighted(self, tenant: str, request: SearchRequest, ranked: Sequence[Ranked]) -> list[Ranked]:
         """The ranking under the tenant's weights; by date, the best ``candidates`` of it."""

@@ -185,6 +185,11 @@ class ServiceState:
             raise NotReady(*(r.text for r in unsafe))
         return snapshot.generation
 
+    def standing(self, name: str) -> Generation | None:
+        """A generation that answers searches or did so before and is still kept up; None where it is gone."""
+        found = self._snapshot.generations.get(name) if self._snapshot is not None else None
+        return found if found is not None and found.state in ("active", "standby") else None
+
     def reasons(self) -> tuple[str, ...]:
         """Why the service is not ready; empty when it is (invariant 11)."""
         snapshot = self._snapshot
