@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from pipeline.errors import EncoderUnavailable, HeadwaterError, QueryRefused, Retry
+from pipeline.errors import DocumentError, EncoderUnavailable, HeadwaterError, QueryRefused, Retry
 from pipeline.observe import Metrics
 from pipeline.ports import Embedder, Vectors
 from pipeline.settings_query import InferenceSettings
@@ -24,8 +24,15 @@ from schemas.generation import Generation
 
 MAX_CACHED = 4096
 CONNECTIONS = 4  # requests to one endpoint at once
+SHORTEST = 32  # characters to which a passage is cut at most
 
 LoadEncoder = Callable[[Generation], Embedder]
+
+
+class AsPassage(str):
+    """A text that is embedded as a passage, among queries."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,15 @@ class Encoders:
             self._cache.move_to_end(key)
         return found
 
+    async def embed_passage(self, generation: Generation, text: str) -> Vectors:
+        """Unit vector of a text as one of a passage, shape (1, dimension); one that is too long is cut. Nothing is
+        remembered. Raises EncoderUnavailable."""
+        await self.prepare(generation)
+        try:
+            return await asyncio.wrap_future(self._of(generation).lane.submit(AsPassage(text)))
+        except Exception as error:
+            raise _told(error) from error
+
     def embed_if_warm(self, generation: Generation, text: str) -> Vectors | None:
         """As ``embed``, from another thread; None where the encoder is not loaded. Nothing is remembered."""
         loaded = self._loaded.get(self._key(generation))
@@ -161,9 +177,10 @@ class Encoders:
 def _embedded(encoder: Embedder, texts: Sequence[str]) -> Sequence[Vectors | Exception]:
     """One call for all; where that fails because of a text, one call each, so that it fails alone."""
     many = getattr(encoder, "embed_queries", None)
+    passages = any(isinstance(text, AsPassage) for text in texts)
     if len(texts) == 1:
-        return [encoder.embed_query(texts[0])]
-    if many is not None:
+        return [_vector(encoder, texts[0])]
+    if many is not None and not passages:
         try:
             rows: Vectors = many(texts)
             return [rows[i : i + 1] for i in range(len(texts))]
@@ -177,9 +194,23 @@ def _embedded(encoder: Embedder, texts: Sequence[str]) -> Sequence[Vectors | Exc
 
 def _alone(encoder: Embedder, text: str) -> Vectors | Exception:
     try:
-        return encoder.embed_query(text)
+        return _vector(encoder, text)
     except Exception as error:
         return error
+
+
+def _vector(encoder: Embedder, text: str) -> Vectors:
+    """Shape (1, dimension)."""
+    if not isinstance(text, AsPassage):
+        return encoder.embed_query(text)
+    cut = str(text)
+    while True:
+        try:
+            return encoder.embed_documents([cut])
+        except DocumentError:
+            if len(cut) < SHORTEST:
+                raise QueryRefused("the encoder cannot take this text") from None
+            cut = cut[: len(cut) // 2]
 
 
 def _told(error: Exception) -> HeadwaterError:

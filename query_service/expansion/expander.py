@@ -15,7 +15,7 @@ from query_service.expansion.merge import merged
 from query_service.expansion.multi_query import multi_query
 from query_service.expansion.run import Run
 from query_service.generate.interface import Generator
-from query_service.retrieve import Outcome
+from query_service.outcome import Outcome
 from schemas.api_ranking import Expansion
 
 PART_WEIGHT = 0.5

@@ -9,7 +9,7 @@ from query_service.expansion import prompts
 from query_service.expansion.merge import merged
 from query_service.expansion.run import Run
 from query_service.expansion.words import content
-from query_service.retrieve import Outcome
+from query_service.outcome import Outcome
 
 WEIGHT = 0.7
 REPLY_TOKENS = 200

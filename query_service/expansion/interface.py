@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from query_service.generate.interface import Usage
-from query_service.retrieve import Outcome, Ranked
+from query_service.outcome import Outcome, Ranked
 from schemas.api_ranking import Step
 
 ORIGINAL_WEIGHT = 1.0

@@ -15,7 +15,7 @@ from query_service.expansion.merge import merged
 from query_service.expansion.run import OutOfBudget, Run
 from query_service.expansion.words import query_of, same
 from query_service.generate.interface import GeneratorUnavailable
-from query_service.retrieve import Outcome
+from query_service.outcome import Outcome
 
 WEIGHT = 0.5
 LOOKED_AT = 4  # passages that a generator reads

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from query_service.fuse import RRF_K
-from query_service.retrieve import Outcome, Ranked
+from query_service.outcome import Outcome, Ranked
 
 
 def merged(original: Outcome, more: Sequence[tuple[Outcome, float]]) -> Outcome:

@@ -9,7 +9,7 @@ from query_service.expansion.interface import Found
 from query_service.expansion.merge import best_of_documents, merged
 from query_service.expansion.run import Run
 from query_service.expansion.words import distinct, queries_of
-from query_service.retrieve import Outcome
+from query_service.outcome import Outcome
 
 WORDINGS_WEIGHT = 0.7  # of all wordings together: the question as it was asked counts most
 REPLY_TOKENS = 300

@@ -13,7 +13,7 @@ from pipeline.settings_query import ExpansionSettings
 from query_service.expansion.interface import ORIGINAL_WEIGHT, Found, Ground, Retrieve, Seen
 from query_service.generate.counting import prompt_tokens
 from query_service.generate.interface import Generator, GeneratorUnavailable, Message, Usage
-from query_service.retrieve import Outcome
+from query_service.outcome import Outcome
 from schemas.api_ranking import Step
 
 Kind = Literal["original", "decomposed", "multi_query", "hyde", "followup", "stop"]
