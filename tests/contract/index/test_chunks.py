@@ -365,3 +365,27 @@ def test_large_insert_is_cut_into_batches(index: Index, tenant: str) -> None:
     assert index.store.copy_chunks(GENERATION, tenant, ids, source="hot", target="cold") == 430
     index.store.delete_chunks(GENERATION, tenant, ids, tiers=("hot",))
     assert index.store.count_chunks(GENERATION, tenant) == {"hot": 0, "cold": 430}
+
+
+@pytest.mark.requirement("B5")
+def test_vectors_are_read_from_the_tier_that_is_named(index: Index) -> None:
+    tenant = f"t{uuid4().hex[:10]}"
+    (hot,) = put(index, tenant, chunk(document(tenant, "a"), "alpha", unit(1.0)))
+    (cold,) = put(index, tenant, chunk(document(tenant, "b"), "beta", unit(1.0, 1.0)), tier="cold")
+    found = index.run(index.reader.vectors(GENERATION, tenant, {"hot": [hot], "cold": [cold]}))
+    assert found.keys() == {hot, cold} and found[hot].shape == (DIMENSION,)
+    np.testing.assert_allclose(found[hot], unit(1.0), atol=1e-6)
+    np.testing.assert_allclose(found[cold], unit(1.0, 1.0), atol=1e-6)
+    assert index.run(index.reader.vectors(GENERATION, tenant, {"hot": [cold], "cold": []})) == {}
+    assert index.run(index.reader.vectors(GENERATION, f"{tenant}-none", {"hot": [hot]})) == {}
+
+
+@pytest.mark.requirement("B2")
+def test_a_filter_by_words_wants_them_all(index: Index) -> None:
+    tenant = f"t{uuid4().hex[:10]}"
+    (both,) = put(index, tenant, chunk(document(tenant, "a"), "der Zähler zählt Über stunden", unit(1.0)))
+    put(index, tenant, chunk(document(tenant, "b"), "der Zähler steht", unit(1.0)))
+    words = tuple(analysis.tokens("Zähler über"))
+    assert dense(index, tenant, SearchFilter(words=words)) == [both]
+    assert sparse(index, tenant, "der", SearchFilter(words=words)) == [both]
+    assert dense(index, tenant, SearchFilter(words=("zahler", "none"))) == []
