@@ -23,6 +23,7 @@ from query_service import deletion, feedback, neighbours, problems, shadow
 from query_service.barrier import Barrier
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
+from query_service.counters import LoadCounter
 from query_service.deletion import Deletions, OpenProofs
 from query_service.encoders import Encoders, LoadEncoder
 from query_service.flights import Flights
@@ -32,6 +33,8 @@ from query_service.idempotency import Replies
 from query_service.keys import ApiKeys
 from query_service.keys import place as keys_place
 from query_service.limits import Limits
+from query_service.mcp.endpoint import Endpoint
+from query_service.mcp.endpoint import router as mcp_router
 from query_service.middleware import Attended, Guard, Watched
 from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
@@ -93,6 +96,7 @@ class Dependencies:
     pulse: Pulse | None = None
     open_publisher: OpenPublisher | None = None  # of the query log
     people: People | None = None
+    load_counter: LoadCounter | None = None  # tokens of evidence; an estimate without it
 
 
 @dataclass
@@ -112,6 +116,7 @@ class Parts:
     metrics: Metrics
     deletions: Deletions
     neighbours: Neighbours
+    mcp: Endpoint
     barrier: Barrier
     querylog: QueryLog
     heart: Heart | None = None
@@ -143,16 +148,17 @@ def assemble(deps: Dependencies) -> Parts:
     service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
-        rerank=settings.rerank, ranking=settings.ranking, log=querylog,
+        rerank=settings.rerank, ranking=settings.ranking, load_counter=deps.load_counter, log=querylog,
         reranking=reranking,
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
+    mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
-        around, barrier, querylog, heart, reranking,
+        around, mcp, barrier, querylog, heart, reranking,
     )  # fmt: skip
 
 
@@ -173,6 +179,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(_api(parts))
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
+    app.include_router(mcp_router(parts.mcp))
     app.include_router(deletion.router(parts.deletions))
     app.include_router(feedback.router(feedback.Feedback(parts.querylog, deps.clock, parts.metrics)))
     app.include_router(queries.router(parts.querylog, deps.clock))
@@ -215,6 +222,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
+            await parts.mcp.stop()
             if parts.heart is not None:
                 await parts.heart.stop()
             await parts.state.close()

@@ -13,6 +13,7 @@ from pipeline.settings import Settings
 from query_service.app import Dependencies
 from query_service.deletion import OpenProofs, Proofs
 from query_service.querylog.log import People
+from query_service.rerank.service import LoadReranker
 from query_service.tail import ACCESS_TOPICS, LogTail, Start, TailFactory
 from schemas.instances import InstanceHeartbeat
 from schemas.topics import Topic
@@ -21,21 +22,32 @@ from schemas.topics import Topic
 def dependencies(settings: Settings, clock: Clock | None = None, observed: Metrics | None = None) -> Dependencies:
     """Weaviate to read, Kafka to follow, the generation's encoder for queries. Connects to nothing yet."""
     from pipeline.bootstrap import build_encoder
+    from pipeline.embed.tokens import token_counter
     from pipeline.index.reader import WeaviateReader
 
     settings, clock = located(settings), clock or SystemClock()
+    observed = observed if observed is not None else metrics()
     return Dependencies(
         settings=settings,
         reader=WeaviateReader(settings),
         open_tail=tail_factory(settings, clock),
         load_encoder=lambda generation: build_encoder(settings, generation, for_queries=True),
         clock=clock,
-        metrics=observed if observed is not None else metrics(),
+        metrics=observed,
+        load_reranker=reranker(settings, observed),
         open_proofs=proofs_factory(settings, clock),
         pulse=KafkaPulse(settings),
         open_publisher=lambda: _publisher(settings),
         people=people(settings),
+        load_counter=lambda generation: token_counter(generation.encoder, settings),
     )
+
+
+def reranker(settings: Settings, observed: Metrics) -> LoadReranker | None:
+    """The configured reranker, None where it is off."""
+    from query_service.rerank.load import load_reranker
+
+    return None if settings.rerank.backend == "off" else lambda: load_reranker(settings, observed)
 
 
 def _publisher(settings: Settings) -> Publisher:
