@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from pipeline.settings_sources import Part, UserPath
 
@@ -57,6 +57,12 @@ class AuthSettings(Part):
             if scheme not in ("http", "https") or not host or set(host) & set("/*?# @"):
                 raise ValueError(f"{origin!r} is no origin; write scheme and host alone, as in https://app.example")
         return value
+
+    @model_validator(mode="after")
+    def _sets_last(self) -> AuthSettings:
+        if self.jwks_stale_s < self.jwks_refresh_s + self.jwks_timeout_s:
+            raise ValueError("jwks_stale_s: the key set would run out between two readings; raise it over jwks_refresh_s")
+        return self
 
     @property
     def first_audience(self) -> str:

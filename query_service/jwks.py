@@ -65,13 +65,15 @@ def _usable(entry: object) -> tuple[str, Any, str] | None:
         return None
     if operations is not None and (not isinstance(operations, list) or "verify" not in operations):
         return None
+    if entry.get("alg", "RS256") not in ALGORITHMS:
+        return None
     if "d" in entry or "k" in entry:
         return None  # a private or a shared key: somebody published what they should not have
     try:
         key = jwt.PyJWK(entry)
     except (jwt.PyJWTError, ValueError, TypeError):
         return None
-    if key.algorithm_name not in ALGORITHMS or getattr(key.key, "key_size", MIN_RSA_BITS) < 256:
+    if key.algorithm_name not in ALGORITHMS:
         return None
     if key.key_type == "RSA" and key.key.key_size < MIN_RSA_BITS:
         return None
@@ -103,13 +105,10 @@ class KeySet:
     def key(self, kid: str) -> tuple[Any, str]:
         """The key of this id and its algorithm. Raises UnknownKey or KeysUnavailable."""
         if not self.current():
-            # As UnknownKey would, this has the set read once more where that is allowed.
-            raise UnknownKey("the token is not valid here") if self._may_try() else self._unavailable()
+            raise self._unknown(self._failed or self._read_at is not None)
         found = self._keys.get(kid)
         if found is None:
-            if self._failed and not self._may_try():
-                raise self._unavailable()  # perhaps a new key, which we could not read
-            raise UnknownKey("the token is not valid here")
+            raise self._unknown(self._failed)  # perhaps a new key, which we could not read
         return found
 
     def current(self) -> bool:
@@ -140,6 +139,12 @@ class KeySet:
             async with self._turn:
                 await self._read()
             await asyncio.sleep(self._settings.jwks_cooldown_s if self._failed else self._settings.jwks_refresh_s)
+
+    def _unknown(self, untold: bool) -> UnknownKey | KeysUnavailable:
+        """UnknownKey has the set read again; where that is not allowed yet, the last failure is the answer."""
+        if self._turn.locked() or self._may_try() or not untold:
+            return UnknownKey("the token is not valid here")
+        return self._unavailable()
 
     def _may_try(self) -> bool:
         return self._tried_at is None or self._clock() - self._tried_at >= self._settings.jwks_cooldown_s

@@ -205,3 +205,48 @@ def test_the_applicable_date_stays_within_the_token() -> None:
         with pytest.raises(FieldError) as error:
             narrow(scope, SearchFilters(as_of=wanted), NOW)
         assert error.value.field == "filters.as_of"
+
+
+@pytest.mark.requirement("B1")
+def test_clocks_may_differ_by_the_leeway() -> None:
+    now = int(time.time())
+    lenient = verifier(leeway_s=60)
+    for changes in ({"exp": now - 30}, {"nbf": now + 30}, {"iat": now + 30}):
+        assert verify(lenient, **changes).subject == "ann"
+        with pytest.raises(Unauthorized):
+            verify(**changes)
+    for changes in ({"exp": now - 90}, {"nbf": now + 90}, {"iat": now + 90}):
+        with pytest.raises(Unauthorized):
+            verify(lenient, **changes)
+
+
+@pytest.mark.requirement("B1")
+def test_audiences_length_and_further_claims() -> None:
+    several = verifier(audience=("headwater", "search"))
+    for audience in ("search", ["other", "headwater"]):
+        assert verify(several, aud=audience).subject == "ann"
+    for wrong in ("other", [], ["other"], ["search", 7], {"search": 1}, ""):
+        with pytest.raises(Unauthorized):
+            several.verify(_raw({**claims(), "aud": wrong}))
+    with pytest.raises(Unauthorized):
+        verify(verifier(max_token_chars=1000), note="x" * 1000)
+    assert verify(verifier(required_claims=("jti",)), jti="a").subject == "ann"
+    with pytest.raises(Unauthorized):
+        verify(verifier(required_claims=("jti",)))
+
+
+@pytest.mark.requirement("B1")
+@pytest.mark.parametrize("exp", [1e400, -(10**400), True, None, [], "9" * 5000])
+def test_times_that_are_no_times_are_refused(exp: Any) -> None:
+    with pytest.raises(Unauthorized):
+        verifier().verify(_raw({**claims(), "exp": exp}))
+
+
+@pytest.mark.requirement("B1")
+def test_roles() -> None:
+    assert not verify().operator and not verify().evaluator
+    assert verify(roles=["operator"]).operator and not verify(roles=["operator"]).evaluator
+    assert verify(roles=["evaluator", "else"]).evaluator
+    for roles in ("operator", [["operator"]], {"operator": True}, 1):
+        with pytest.raises(Unauthorized):
+            verify(roles=roles)
