@@ -194,7 +194,8 @@ def _protect(app: FastAPI, parts: Parts, settings: Settings) -> None:
     limits = settings.limits
     app.state.replies = Replies(limits.idempotent_replies, limits.idempotent_h)
     app.add_middleware(Attended, body_s=limits.body_s)
-    app.add_middleware(Guard, callers=parts.callers, limits=Limits(limits))
+    app.state.limits = Limits(limits)
+    app.add_middleware(Guard, callers=parts.callers, limits=app.state.limits)
     if settings.auth.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.auth.cors_origins, **CORS)
     app.add_middleware(Watched, metrics=parts.metrics)

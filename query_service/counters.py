@@ -27,3 +27,10 @@ class Counters:
                 if key not in self._kept:
                     self._kept[key] = await asyncio.to_thread(self._load, generation)
         return self._kept[key]
+
+
+def estimated(generation: Generation) -> TokenCounter:
+    """Where the generation's own tokenizer cannot be asked: an estimate from above."""
+    from pipeline.embed.tokens import EstimatedTokens
+
+    return EstimatedTokens()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.clock import Clock
 from pipeline.ports import IndexReader
@@ -51,6 +52,9 @@ class Extras:
         evidence = suggestion = None
         if request.evidence != "none":
             found = [found_of(item) for item in page]
+            # Half of the time that is left: what cannot be looked through by then is answered with the hits' sections.
+            half = (time.monotonic() + asked.deadline) / 2
+            asked = replace(asked, deadline=half)
             budget = budget_of(request, self._settings)
             evidence = await self._gatherer.gather(request.evidence, asked, found, budget)
         if not hits and request.cursor is None:  # after the last page nothing is missing

@@ -18,11 +18,14 @@ from pipeline.settings_query import RankingSettings, RerankSettings
 from query_service import assemble, bm25, boost, paging, phrases
 from query_service.admit import admit_document
 from query_service.closure import Closures
+from query_service.counters import LoadCounter, estimated
 from query_service.encoders import Encoders
+from query_service.extras import Extras
 from query_service.finish import Finished, Finisher
 from query_service.flights import Flights
 from query_service.following import Following
 from query_service.freshness import Freshness
+from query_service.gate import Asked
 from query_service.legs import Plan
 from query_service.overlay import Overlay
 from query_service.querylog.entry import current
@@ -31,12 +34,14 @@ from query_service.rerank.interface import Reranking
 from query_service.retrieve import Limits, Outcome, Ranked, Retriever, Stopwatch
 from query_service.scope import FieldError, Narrowing, Scope, narrow
 from query_service.state import ServiceState
+from query_service.suggest import Trials
 from query_service.supply import Supplier
 from query_service.waiting import Waiter, read_token
 from schemas.access import Closure
 from schemas.api import (
     DocumentResponse,
     FreshnessResponse,
+    Mode,
     SearchCounts,
     SearchFilters,
     SearchRequest,
@@ -77,6 +82,7 @@ class QueryService:
         reranking: Reranking | None = None,
         rerank: RerankSettings | None = None,
         ranking: Mapping[str, RankingSettings] | None = None,
+        load_counter: LoadCounter | None = None,
     ) -> None:
         self._settings = settings
         self._reader = reader
@@ -95,6 +101,7 @@ class QueryService:
         self._ranking = ranking if ranking is not None else {}
         self._finisher = Finisher(self._supplier, settings, rerank or RerankSettings(), reranking)
         self._following = Following(self._retriever)
+        self._extras = Extras(settings, reader, overlay, clock, load_counter or estimated)
         self._cursors = paging.Cursors(log_key)
 
     # ------------------------------------------------------------ search
@@ -102,6 +109,7 @@ class QueryService:
     async def search(self, scope: Scope, request: SearchRequest) -> SearchResponse:
         """Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable or DeadlineExceeded."""
         narrowing = narrow(scope, request.filters, self._clock.now())
+        self._extras.check(request)
         token = read_token(request.after, scope.tenant) if request.after is not None else None
         page = self._cursors.open(scope, request)
         generation = self._of_page(page, await self._state.current())
@@ -118,6 +126,7 @@ class QueryService:
     ) -> SearchResponse:
         """The same search as another person and of any generation, for an operator. Raises as ``search``."""
         narrowing = narrow(seen_as, request.filters, self._clock.now())
+        self._extras.check(request)
         page = self._cursors.open(seen_as, request)
         if page is not None and page.generation != generation.name:
             raise FieldError("request.cursor", "it belongs to another generation; search again without a cursor")
@@ -174,10 +183,13 @@ class QueryService:
                 plan.vector.cancel()
         now = self._clock.now()
         hits = tuple(assemble.search_hit(s, now) for s in finished.page)
+        asked = Asked(generation, narrowing, closure, confirmed, deadline)
+        extra = await self._extras.of(request, asked, finished.page, hits, self._trials(scope, request, generation))
+        watch.lap("extras")
         response = SearchResponse(
             query_id=query_id,
             generation=generation.name,
-            hits=hits,
+            hits=extra.hits,
             complete_until=complete if closure.principals else {},  # as in freshness: nobody learns of no source
             fresh=fresh,
             counts=SearchCounts(
@@ -190,6 +202,8 @@ class QueryService:
             ),
             starved=outcome.starved,
             rerank=finished.report,
+            suggestion=extra.suggestion,
+            evidence=extra.evidence,
             next_cursor=self._next(scope, request, generation, page, outcome, finished),
             judged_at=finished.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
@@ -198,6 +212,22 @@ class QueryService:
             self._measure(outcome, response)
         self._log(closure, outcome)
         return response
+
+    def _trials(self, scope: Scope, request: SearchRequest, generation: Generation) -> Trials:
+        """Searches that are only tried: one passage is enough, nothing of them is logged."""
+
+        async def search(query: str, mode: Mode, narrowing: Narrowing, closure: Closure) -> list[Ranked]:
+            plan = self._plan(request.model_copy(update={"query": query, "mode": mode}), scope, generation)
+            try:
+                found = await self._retriever.retrieve(
+                    plan, narrowing, closure, 1, self._limits(request), Stopwatch()
+                )
+            finally:
+                if plan.vector is not None:
+                    plan.vector.cancel()
+            return found.ranked
+
+        return Trials(search, lambda filters: narrow(scope, filters, self._clock.now()))
 
     def _next(
         self, scope: Scope, request: SearchRequest, generation: Generation, page: paging.Page | None, outcome: Outcome,
