@@ -25,7 +25,7 @@ from query_service.querylog.sender import OpenPublisher, Outlet, Sender, outgoin
 from query_service.querylog.view import QueryView
 from query_service.scope import Scope
 from query_service.tail import TailFactory
-from schemas.querylog import FeedbackRecord, Kind, PurgeRecord, QueryRecord
+from schemas.querylog import FeedbackRecord, Kind, LoggedHit, PurgeRecord, QueryRecord
 
 log = logging.getLogger("headwater.query")
 
@@ -35,18 +35,21 @@ People = Callable[[str], Iterable[str]]  # principals of a tenant; reads the sto
 
 
 class Shown(NamedTuple):
-    """Who asked a query and what it may be given feedback on."""
+    """Who asked a query (by reference) and what of it feedback may name."""
 
     tenant: str
-    scope: str
+    asker: str
     targets: frozenset[str]
 
     @staticmethod
     def of(record: QueryRecord) -> Shown:
         """Of a query of the view."""
-        named = {record.document_uid} if record.document_uid is not None and record.outcome == "answered" else set()
-        hits = {h.chunk_id for h in record.hits} | {h.document_uid for h in record.hits}
-        return Shown(record.tenant, record.scope, frozenset(hits | set(record.evidence) | named))
+        named = [record.document_uid] if record.document_uid is not None and record.outcome == "answered" else []
+        return Shown(record.tenant, record.operator or record.scope, _targets(record.hits, record.evidence, named))
+
+
+def _targets(hits: Iterable[LoggedHit], evidence: Iterable[str], named: Iterable[str]) -> frozenset[str]:
+    return frozenset([*(h.chunk_id for h in hits), *(h.document_uid for h in hits), *evidence, *named])
 
 
 class QueryLog:
@@ -119,10 +122,8 @@ class QueryLog:
             return
         entry.ended()
         named = [entry.document_uid] if entry.document_uid is not None and entry.outcome == "answered" else []
-        targets = frozenset(
-            [h.chunk_id for h in entry.hits] + [h.document_uid for h in entry.hits] + [*entry.evidence, *named]
-        )
-        self._recent[entry.query_id] = Shown(entry.scope.tenant, self.references.scope(entry.scope), targets)
+        asker = self.references.scope(entry.operator or entry.scope)
+        self._recent[entry.query_id] = Shown(entry.scope.tenant, asker, _targets(entry.hits, entry.evidence, named))
         while len(self._recent) > MAX_RECENT:
             self._recent.popitem(last=False)
         log.info("query", extra={"fields": line_of(entry, self.references)})
@@ -156,7 +157,7 @@ class QueryLog:
         held = await asyncio.to_thread(view.count, record) if view is not None else 0
         await asyncio.to_thread(self._publish, outgoing(record.tenant, encode(record)))
         for query_id, shown in list(self._recent.items()):
-            if shown.tenant == record.tenant and record.scope in (None, shown.scope):
+            if shown.tenant == record.tenant and record.scope in (None, shown.asker):
                 del self._recent[query_id]
         return held
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from pipeline.settings import QueryLogSettings
+from pipeline.settings_query import QueryLogSettings
 from query_service.querylog.entry import Entry
 from query_service.querylog.redact import keep
 from query_service.querylog.references import References

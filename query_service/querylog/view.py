@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.ports import Record
-from pipeline.settings import QueryLogSettings
+from pipeline.settings_query import QueryLogSettings
 from query_service.querylog.redact import STRICTNESS, keep
 from schemas.querylog import LOG_RECORD, FeedbackRecord, Kind, PurgeRecord, QueryOutcome, QueryRecord, TextMode, Verdict
 
@@ -53,6 +53,7 @@ class Wanted:
     feedback: Verdict | None = None
     any_feedback: bool = False
     scope: str | None = None
+    acts_too: bool = True  # whether ``scope`` finds operators' looks as or at the person
     before: tuple[int, str] | None = None  # the last of the page before
 
 
@@ -107,7 +108,7 @@ class QueryView:
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _keep(self, text: str | None, was: str) -> tuple[str | None, TextMode]:
-        known: TextMode = was if was in STRICTNESS else "full"  # type: ignore[assignment]
+        known: TextMode = was if was in STRICTNESS else "full"
         return keep(text, known, self._settings.text, self._settings.redact_words)
 
     @contextmanager
@@ -246,6 +247,7 @@ class QueryView:
             (wanted.outcome is not None, "q.outcome = ?", [wanted.outcome]),
             (wanted.slower_ms is not None, "q.total_ms >= ?", [wanted.slower_ms]),
             (wanted.scope is not None, "q.scope = ?", [wanted.scope]),
+            (wanted.scope is not None and not wanted.acts_too, "q.operator IS NULL", []),
             (wanted.before is not None, "(q.at, q.query_id) < (?, ?)", list(wanted.before or ())),
             (
                 wanted.feedback is not None or wanted.any_feedback,
