@@ -61,7 +61,7 @@ class AuthSettings(Part):
     @model_validator(mode="after")
     def _sets_last(self) -> AuthSettings:
         if self.jwks_stale_s < self.jwks_refresh_s + self.jwks_timeout_s:
-            raise ValueError("jwks_stale_s: the key set would run out between two readings; raise it over jwks_refresh_s")
+            raise ValueError("auth.jwks_stale_s: the key set would run out between two readings; raise it")
         return self
 
     @property

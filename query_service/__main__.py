@@ -26,6 +26,7 @@ def main() -> int:
     from pipeline.errors import ConfigError
     from pipeline.observe import configure_logging
     from query_service.app import create_app
+    from query_service.connections import server_options
     from query_service.wiring import dependencies
 
     configure_logging("query")
@@ -42,10 +43,7 @@ def main() -> int:
         app,
         host=settings.query.host,
         port=settings.query.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=5,
+        **server_options(settings.limits),
     )
     return 0
 

@@ -184,7 +184,7 @@ async def test_random_ids_cause_no_storm() -> None:
 @pytest.mark.requirement("I12")
 async def test_a_server_that_is_down_is_bounded_and_told_apart() -> None:
     server = Server(jwk("rsa-1"))
-    verifier = server.verifier(jwks_cooldown_s=10, jwks_stale_s=100)
+    verifier = server.verifier(jwks_cooldown_s=10, jwks_refresh_s=50, jwks_stale_s=100)
     await verifier.accept(token("rsa-1"))
     server.down = True
     server.now += 90
