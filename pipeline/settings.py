@@ -132,6 +132,9 @@ class QuerySettings(Part):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8700, ge=1, le=65535)
+    hosts: tuple[str, ...] = Field(
+        default=(), description="Names (search.example) under which /mcp may be asked for, besides loopback."
+    )
     deadline_s: float = Field(default=5.0, gt=0)
     candidates: int = Field(default=50, ge=1, le=1000)
     filter_principals: int = Field(default=300, ge=1, description="Above it a search goes unfiltered and wider.")

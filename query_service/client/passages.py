@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import Field
+from pydantic_core import to_json
 
 from schemas.api import SearchHit, SearchResponse
 from schemas.base import ClosedModel
@@ -95,16 +97,29 @@ def passages_of(reply: SearchResponse, max_chars: int) -> Passages:
         made = _passage(hit)
         size = len(made.model_dump_json()) + 1
         if size > left:
-            made = made.model_copy(update={"text": made.text[: len(made.text) - (size - left) - 1], "cut": True})
-            size = len(made.model_dump_json()) + 1
-            if len(made.text) < LEAST or size > left:
+            beginning = shortened(made.text, size - left)
+            if len(beginning) < LEAST:
                 break
+            made = made.model_copy(update={"text": beginning, "cut": True})
+            size = len(made.model_dump_json()) + 1
         taken.append(made)
         left -= size
         if made.cut:
             break
     rest = len(reply.hits) - len(taken)
     return empty.model_copy(update={"passages": tuple(taken), "left_out": rest, "more": reply.next_cursor is not None})
+
+
+def shortened(text: str, excess: int) -> str:
+    """The longest beginning whose JSON is shorter than the text's by ``excess`` characters; empty if there is none."""
+    room = _width(text) - excess
+    if room < 2:
+        return ""
+    return text[: bisect_right(range(len(text)), room, key=lambda n: _width(text[: n + 1]))]
+
+
+def _width(text: str) -> int:
+    return len(to_json(text).decode())
 
 
 def _passage(hit: SearchHit) -> Passage:

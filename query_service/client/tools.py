@@ -30,6 +30,10 @@ LEAST_CHARS = 1_000
 _Names = list[Annotated[str, StringConstraints(min_length=1, max_length=256)]]
 
 
+class ArgumentError(ValueError):
+    """An argument that a model gave and can mend: the text names it and the remedy."""
+
+
 class SearchArguments(BaseModel):
     """What a model may say of a search."""
 
@@ -113,7 +117,7 @@ async def arun_tool_call(
 
 
 def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) -> SearchFields:
-    """The fields of the search, with the model's narrowing inside ``fixed``. Raises ValueError with what to mend."""
+    """The fields of the search, with the model's narrowing inside ``fixed``. Raises ArgumentError."""
     given = fixed.model_dump(exclude_none=True) if fixed is not None else {}
     for name in ("sources", "kinds", "languages"):
         wanted: list[str] | None = getattr(arguments, name)
@@ -122,7 +126,7 @@ def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) ->
         allowed = given.get(name)
         kept = [n for n in wanted if allowed is None or n in allowed]
         if not kept:
-            raise ValueError(f"{name}: none of these can be searched here; choose from {', '.join(allowed or ())}")
+            raise ArgumentError(f"{name}: none of these can be searched here; choose from {', '.join(allowed or ())}")
         given[name] = kept
     after, before = _micros(arguments.updated_after), _micros(arguments.updated_before)
     if after is not None:
@@ -132,18 +136,18 @@ def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) ->
     try:
         filters = SearchFilters.model_validate(given)
     except ValidationError as error:
-        raise ValueError(_first(error)) from None
+        raise ArgumentError(_first(error)) from None
     return {"k": arguments.k or 6, "filters": filters, "snippets": False}
 
 
 def arguments_of(given: Mapping[str, Any] | str) -> SearchArguments:
-    """Arguments as a model gave them. Raises ValueError with the field and the remedy."""
+    """Arguments as a model gave them. Raises ArgumentError."""
     try:
         if isinstance(given, str):
             return SearchArguments.model_validate_json(given or "{}")
         return SearchArguments.model_validate(given)
     except ValidationError as error:
-        raise ValueError(_first(error)) from None
+        raise ArgumentError(_first(error)) from None
 
 
 def _micros(moment: datetime | None) -> int | None:
@@ -170,7 +174,7 @@ def _read(call: Any, filters: SearchFilters | None, max_chars: int) -> tuple[str
     try:
         arguments = arguments_of(given)
         return arguments.query, fields_of(arguments, filters)
-    except ValueError as error:
+    except ArgumentError as error:
         return _error(str(error))
 
 

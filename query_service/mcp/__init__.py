@@ -1,0 +1,1 @@
+"""The Model Context Protocol over the same scope as the REST routes: ``POST /mcp``."""
