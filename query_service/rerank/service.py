@@ -230,6 +230,7 @@ class TimedReranking:
             queue=self._inference.queue,
             window_s=self._inference.window_ms / 1000,
             workers=shape.workers,
+            now=self._now,
             most_cost=CALL_MS / slope if (slope := rate.line()[1]) > 0 else float("inf"),
         )
         return _Loaded(model, lane, rate)
