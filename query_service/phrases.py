@@ -10,10 +10,11 @@ from pipeline import analysis
 Phrase = tuple[str, ...]
 MAX_PHRASES = 8
 MAX_WORDS = 32  # of all phrases together: what the store is asked for
-# A mark that stands before a word opens, one that stands after a word closes: 5" and 7" are inches.
+# A plain mark opens before a word and after a gap, and closes after a word: 5" and 7" are inches, key="x" is code.
 _QUOTED = re.compile(
-    r"(?<![\w\"])(?:\"(?P<plain>[^\"]*?\S)\"|[\u201c\u201d\u201e](?P<curly>[^\u201c\u201d\u201e]*?\S)[\u201c\u201d]"
-    r"|\u00ab(?P<guillemets>[^\u00ab\u00bb]*?\S)\u00bb)(?!\w)"
+    r"(?<![^\s(\[{,;:/])\"(?P<plain>[^\"]*?\S)\"(?!\w)"
+    r"|[\u201c\u201d\u201e](?P<curly>[^\u201c\u201d\u201e]*?\S)[\u201c\u201d]"
+    r"|\u00ab(?P<guillemets>[^\u00ab\u00bb]*?\S)\u00bb"
 )
 
 
@@ -21,10 +22,9 @@ def of_query(query: str) -> tuple[Phrase, ...]:
     """The quoted parts as analysed tokens, distinct, in order; quotes that hold no word or do not close are none."""
     found: dict[Phrase, None] = {}
     for match in _QUOTED.finditer(query):
-        if match.group()[1].isspace():
-            continue
-        phrase = tuple(analysis.tokens(next(g for g in match.groups() if g is not None)))
-        if phrase:
+        quoted = next(g for g in match.groups() if g is not None)
+        phrase = tuple(analysis.tokens(quoted))
+        if phrase and not (match["plain"] and quoted[0].isspace()):
             found.setdefault(phrase)
     return tuple(found)[:MAX_PHRASES]
 
