@@ -273,7 +273,8 @@ def _api(parts: Parts) -> APIRouter:
     ) -> DocumentResponse:
         return await service.document(caller, document_uid, offset, limit)
 
-    @router.get("/trace/{document_uid}", responses=NOT_FOUND, summary="What became of a document's events")
+    @router.get("/documents/{document_uid}/trace", responses=NOT_FOUND, summary="What became of a document's events")
+    @router.get("/trace/{document_uid}", responses=NOT_FOUND, summary="The same, under its older address")
     async def trace(document_uid: str, caller: Caller) -> TraceResponse:
         return await service.trace(caller, document_uid)
 

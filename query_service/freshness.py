@@ -104,6 +104,10 @@ class Freshness:
         """Receipts of a document. Reads the file: not for the loop."""
         return self._store.trace(tenant, uid) if self._store is not None else []
 
+    def standing(self, tenant: str, uid: str, generation: str) -> list[tuple[str, int, int | None]]:
+        """Per lane what was last written of a document and what is settled. Reads the file: not for the loop."""
+        return self._store.standing(tenant, uid, generation) if self._store is not None else []
+
     # ------------------------------------------------------------ thread
 
     def _run(self) -> None:

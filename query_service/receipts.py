@@ -248,6 +248,20 @@ class ReceiptStore:
             ).fetchall()
         return [dict(r) for r in rows]
 
+    def standing(self, tenant: str, uid: str, generation: str) -> list[tuple[str, int, int | None]]:
+        """Per lane (access, index) what the owner of a document last wrote and which version of it is settled."""
+        query = """
+            SELECT l.lane, l.written, v.version FROM (
+                SELECT uid, 'access' AS lane, access_version AS written, '' AS generation FROM states
+                WHERE uid = :uid AND tenant = :tenant
+                UNION ALL
+                SELECT uid, 'index', content_version, :generation FROM states WHERE uid = :uid AND tenant = :tenant
+            ) l LEFT JOIN latest v ON v.uid = l.uid AND v.lane = l.lane AND v.generation = l.generation
+            WHERE l.written > 0 ORDER BY l.lane"""
+        with self._reader() as db:
+            rows = db.execute(query, {"uid": uid, "tenant": tenant, "generation": generation}).fetchall()
+        return [(r["lane"], r["written"], r["version"]) for r in rows]
+
     def window(self, tenant: str, since: int, limit: int = 50_000) -> list[dict[str, object]]:
         """Receipts of a tenant logged since ``since`` (µs), newest first; each with ``access_visible_at``.
 

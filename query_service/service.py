@@ -15,7 +15,7 @@ from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
 from pipeline.settings_query import RankingSettings, RerankSettings
-from query_service import assemble, bm25, boost, paging, phrases
+from query_service import assemble, bm25, boost, paging, phrases, trace
 from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.counters import LoadCounter, estimated
@@ -29,7 +29,6 @@ from query_service.gate import Asked
 from query_service.legs import Plan
 from query_service.overlay import Overlay
 from query_service.querylog.entry import current
-from query_service.receipts import TIMES
 from query_service.rerank.interface import Reranking
 from query_service.retrieve import Limits, Outcome, Ranked, Retriever, Stopwatch
 from query_service.scope import FieldError, Narrowing, Scope, narrow
@@ -48,7 +47,6 @@ from schemas.api import (
     SearchResponse,
     SectionView,
     TraceResponse,
-    TraceStep,
 )
 from schemas.documents import AccessRecord, Manifest
 from schemas.generation import Generation
@@ -378,12 +376,34 @@ class QueryService:
         return record
 
     async def trace(self, scope: Scope, uid: str) -> TraceResponse:
-        """Recorded steps of a document that the caller may read. Raises as ``document``."""
+        """Recorded steps of a document that the caller may read; of a deleted one for operators. Raises as
+        ``document``."""
         generation = await self._state.current()
         with self._flights.on(generation.name):
-            await self.admitted(scope, uid, generation, narrow(scope, SearchFilters(), self._clock.now()))
-        rows = await asyncio.to_thread(self._freshness.trace, scope.tenant, uid)
-        return TraceResponse(document_uid=uid, steps=tuple(_step(row) for row in rows))
+            narrowing = narrow(scope, SearchFilters(), self._clock.now())
+            try:
+                await self.admitted(scope, uid, generation, narrowing)
+                deleted = False
+            except NotFound:
+                if not scope.operator or not await self._deleted(scope, uid, generation):
+                    raise
+                deleted = True
+            return await trace.traced(
+                self._reader, self._freshness, scope.tenant, uid, generation.name,
+                everywhere=scope.operator, deleted=deleted,
+            )  # fmt: skip
+
+    async def _deleted(self, scope: Scope, uid: str, generation: Generation) -> bool:
+        """Whether a document of the tenant was deleted."""
+        if not is_uuid(uid):
+            return False
+        manifests, records = await asyncio.gather(
+            self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
+        )
+        manifest, record = manifests.get(uid), self._overlay.access(uid, records.get(uid))
+        if record is None or record.document.tenant != scope.tenant:
+            return manifest is not None and manifest.deleted
+        return record.tombstone or (manifest is not None and manifest.deleted)
 
     # ------------------------------------------------------------ freshness
 
@@ -400,20 +420,3 @@ def is_uuid(text: str) -> bool:
         return str(uuid.UUID(text)) == text
     except ValueError:
         return False
-
-
-def _step(row: dict[str, Any]) -> TraceStep:
-    return TraceStep(
-        lane=row["lane"],
-        generation=row["generation"] or None,
-        event_type=row["event_type"],
-        version=row["version"],
-        outcome=row["outcome"],
-        priority=row["priority"],
-        reason=row["reason"],
-        times={name: row[name] for name in TIMES if row[name] is not None},
-        chunks_total=row["chunks_total"],
-        chunks_embedded=row["chunks_embedded"],
-        chunks_written=row["chunks_written"],
-        chunks_removed=row["chunks_removed"],
-    )

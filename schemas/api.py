@@ -312,19 +312,62 @@ class TraceStep(ClosedModel):
     priority: str
     reason: str | None
     times: dict[str, Micros]
+    stages_ms: dict[str, float] = Field(
+        default_factory=dict,
+        description="Milliseconds from the stage before, by stage; below 0 where the clocks of two machines differ.",
+    )
+    logged_at: Micros | None = Field(default=None, description="When the log took the receipt.")
+    tokens: int = Field(default=0, ge=0, description="Tokens that were embedded.")
     chunks_total: int
     chunks_embedded: int
     chunks_written: int
     chunks_removed: int
 
 
+class TraceLane(ClosedModel):
+    """How far a lane is with what the document's owner last wrote."""
+
+    lane: str
+    written: Version
+    settled: Version | None = Field(description="Newest version whose end is recorded; null where none is.")
+    pending: bool
+
+
+class TraceGeneration(ClosedModel):
+    """Where the document stands in one generation."""
+
+    name: str
+    active: bool
+    deleted: bool
+    content_version: Version
+    tier: Tier
+    moving_from: Tier | None = Field(description="Tier whose copies are still to be removed.")
+    chunk_total: int = Field(ge=0)
+    indexed_at: Micros | None
+    changed_at: Micros | None = Field(description="When the text last changed, which tiers go by.")
+
+
+class TraceMove(ClosedModel):
+    """A move of the document between the tiers hot and cold."""
+
+    generation: str | None
+    at: Micros | None
+    chunks: int = Field(ge=0)
+
+
 class TraceResponse(ClosedModel):
-    """The recorded steps of a document, oldest first."""
+    """The recorded steps of a document, oldest first, and where it stands."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRACE_RESPONSE]})
 
     document_uid: str
+    deleted: bool = Field(default=False, description="Only operators are told of deleted documents.")
     steps: tuple[TraceStep, ...]
+    lanes: tuple[TraceLane, ...] = Field(default=(), description="Access, and content in the active generation.")
+    generations: tuple[TraceGeneration, ...] = Field(
+        default=(), description="The active one; for operators each that has the document."
+    )
+    moves: tuple[TraceMove, ...] = Field(default=(), description="Between the tiers, oldest first.")
 
 
 class FieldProblem(ClosedModel):
