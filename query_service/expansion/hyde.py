@@ -8,7 +8,7 @@ from __future__ import annotations
 from query_service.expansion import prompts
 from query_service.expansion.merge import merged
 from query_service.expansion.run import Run
-from query_service.expansion.words import content
+from query_service.expansion.words import content, talks
 from query_service.outcome import Outcome
 
 WEIGHT = 0.7
@@ -26,7 +26,7 @@ async def hyde(run: Run) -> Outcome:
     original, reply, reason = await run.with_reply(run.generate(prompts.hypothetical(run.query), REPLY_TOKENS))
     text, tokens = reply if reply is not None else ("", 0)
     passage = " ".join(text.split())[:LONGEST]
-    if not content(passage):
+    if not content(passage) or talks(passage):
         run.note("hyde", reason or "the reply held no passage", generated=True, tokens=tokens)
         return original
     found = await run.searched("hyde", passage, near, generated=True, weight=WEIGHT, tokens=tokens)

@@ -73,9 +73,14 @@ def query_of(text: object) -> str | None:
     shown = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in text)
     line = _LABEL.sub("", _LEAD.sub("", _MARKS.sub("", shown).strip())).strip()
     line = re.sub(r"\s+", " ", line)
-    if not line or len(line) > LONGEST or len(line.split()) > MOST_WORDS or _UNFIT.search(line) or _TALK.search(line):
+    if not line or len(line) > LONGEST or len(line.split()) > MOST_WORDS or _UNFIT.search(line) or talks(line):
         return None
     return line if content(line) else None
+
+
+def talks(text: str) -> bool:
+    """Whether a model speaks of itself, or declines."""
+    return _TALK.search(text) is not None
 
 
 def queries_of(text: str) -> list[str]:

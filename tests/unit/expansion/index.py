@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pipeline import analysis
 from pipeline.errors import StoreUnavailable
 from pipeline.settings_query import ExpansionSettings
 from query_service.expansion.interface import Ground, Seen
 from query_service.expansion.run import Run
+from query_service.expansion.words import content
 from query_service.generate.interface import Generator
 from query_service.legs import Candidate
 from query_service.outcome import Outcome, Ranked, Twin
@@ -53,9 +53,9 @@ class Index:
     on_retrieve: Any = None
 
     def _found(self, text: str) -> Outcome:
-        words = set(analysis.tokens(text))
+        words = set(content(text))
         scores = {
-            name: len(words & set(analysis.tokens(passage)))
+            name: len(words & set(content(passage)))
             for name, passage in self.passages.items()
             if name not in self.hidden
         }

@@ -48,7 +48,8 @@ def test_a_question_in_parts(question: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["travel policy", "Who knows that the pump fails?", "ERR_CONNECTION_TIMED_OUT", "Fisch und Brot", "?", "and"]
+    "question",
+    ["travel policy", "Who knows that the pump fails?", "ERR_CONNECTION_TIMED_OUT", "Fisch und Brot", "?", "and"],
 )
 def test_what_has_no_parts_is_left_alone(question: str) -> None:
     assert parts(question, 10) == []
