@@ -47,6 +47,10 @@ def scripted() -> Iterator[tuple[HeadwaterClient, AsyncHeadwaterClient, list[dic
         yield sync, AsyncHeadwaterClient(BASE, token="t", http=httpx.AsyncClient(transport=transport)), seen
 
 
+def joined(documents: list[Document]) -> str:
+    return "\n".join(d.page_content for d in documents)
+
+
 def ann(run: Running, sub: str = "ann") -> AsyncHeadwaterClient:
     http = httpx.AsyncClient(transport=Through(run.client))
     return AsyncHeadwaterClient(BASE, token=run.world.token(sub), http=http)
@@ -68,7 +72,7 @@ async def test_langchain_documents_and_metadata(scripted: Any) -> None:
         )
     retriever.invoke("refunds", k=1)
     assert [(s["k"], s["mode"]) for s in seen] == [(4, "dense"), (4, "dense"), (1, "dense")]
-    chain = retriever | RunnableLambda(lambda docs: "\n".join(d.page_content for d in docs)) | StrOutputParser()
+    chain = retriever | RunnableLambda(joined) | StrOutputParser()
     assert chain.invoke("refunds") == TEXT
     assert [d[0].page_content for d in retriever.batch(["a", "b"])] == [TEXT, TEXT]
     only_sync = LangChainRetriever(client=sync)
@@ -133,7 +137,7 @@ def call(arguments: Any, name: str = "search_documents") -> dict[str, Any]:
 def test_the_definition_is_a_schema_and_strict_where_asked() -> None:
     for style in ("chat", "responses"):
         for strict in (False, True):
-            made = search_tool(style=style, strict=strict)  # type: ignore[arg-type]
+            made = search_tool(style=style, strict=strict)
             function = made["function"] if style == "chat" else made
             schema = function["parameters"]
             jsonschema.Draft202012Validator.check_schema(schema)

@@ -20,17 +20,22 @@ from tests.unit.query.world import Running, World, anyone, chunk_id, ref
 pytestmark = pytest.mark.anyio
 
 
+def text_of(result: Any) -> str:
+    (block,) = result.content
+    text: str = block.text
+    return text
+
+
 def data(result: Any) -> Any:
     """The structured content; the text says the same."""
     assert not result.is_error, result.content
-    assert json.loads(result.content[0].text) == result.structured_content
+    assert json.loads(text_of(result)) == result.structured_content
     return result.structured_content
 
 
 def told(result: Any) -> str:
     assert result.is_error and result.structured_content is None
-    text: str = result.content[0].text
-    return text
+    return text_of(result)
 
 
 async def posted(run: Running, headers: dict[str, str], body: Any = None, **more: Any) -> httpx.Response:
@@ -187,7 +192,7 @@ async def test_a_big_document_comes_in_pages_that_make_it_whole(world: World, fi
         asked: dict[str, Any] = {"document_uid": ref("big").uid}
         for _ in range(60):
             result = await client.call_tool("fetch_document", asked)
-            assert len(result.content[0].text) <= MAX_CHARS
+            assert len(text_of(result)) <= MAX_CHARS
             page = DocumentText.model_validate(data(result))
             for section in page.sections:
                 whole[section.section] = whole.get(section.section, "") + section.text
@@ -205,5 +210,5 @@ async def test_many_big_hits_are_bounded(world: World) -> None:
     async with world.running() as run, talking(application(run), run.headers()) as client:
         result = await client.call_tool("search", {"query": "plan", "k": 8})
         found = Passages.model_validate(data(result))
-        assert len(result.content[0].text) <= MAX_CHARS
+        assert len(text_of(result)) <= MAX_CHARS
         assert len(found.passages) + found.left_out == 8 and found.left_out > 0
