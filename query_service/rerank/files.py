@@ -77,6 +77,12 @@ def on_this_machine(settings: Settings) -> Path | None:
     return carried_folder(CARRIER, list(CARRIER.files), target)
 
 
+def needed(settings: Settings) -> bool:
+    """Whether the settings ask for the default reranker's own files."""
+    chosen = settings.rerank
+    return chosen.backend in ("onnx", "cross-encoder") and chosen.weights is None and chosen.model == MODEL
+
+
 def fetch(settings: Settings) -> Path:
     """The folder, with the files downloaded where they are not here. Raises ConfigError."""
     found = on_this_machine(settings)

@@ -189,7 +189,7 @@ async def test_encoders_are_loaded_ahead_and_released_in_the_end(world: Generati
         world.moved("g2", state="retired")
         world.told("retire", "g2")
         await run.until(lambda: world.pulse.last.warm == (GENERATION, "g3"))
-        assert not any("test/g2" in key for key in encoders._encoders)
+        assert not any("test/g2" in key for key in encoders._loaded)
         assert not any("test/g2" in key for key, _ in encoders._cache)
         world.moved("g2", dropped_at=world.clock.now())
         await run.until(lambda: "g2" in world.gated.forgotten)  # type: ignore[union-attr]
