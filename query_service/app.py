@@ -19,15 +19,17 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import deletion, feedback, neighbours, problems, shadow
+from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, shadow, why
 from query_service.barrier import Barrier
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
 from query_service.counters import LoadCounter
 from query_service.deletion import Deletions, OpenProofs
 from query_service.encoders import Encoders, LoadEncoder
+from query_service.expansion.expander import Expander
 from query_service.flights import Flights
 from query_service.freshness import Changes, Freshness
+from query_service.generate.interface import Generator
 from query_service.heartbeat import Heart, Pulse
 from query_service.idempotency import Replies
 from query_service.keys import ApiKeys
@@ -49,6 +51,7 @@ from query_service.service import QueryService
 from query_service.state import REFRESH_S, ServiceState
 from query_service.tail import AccessTail, TailFactory
 from query_service.waiting import Waiter
+from query_service.why import Why
 from schemas.api import (
     DocumentResponse,
     FreshnessResponse,
@@ -91,6 +94,7 @@ class Dependencies:
     clock: Clock
     metrics: Metrics
     load_reranker: LoadReranker | None = None  # None: searches are not reranked
+    generator: Generator | None = None  # None: nothing is generated
     log_identity: str = ""
     open_proofs: OpenProofs | None = None
     pulse: Pulse | None = None
@@ -119,8 +123,10 @@ class Parts:
     mcp: Endpoint
     barrier: Barrier
     querylog: QueryLog
+    why: Why
     heart: Heart | None = None
     reranking: TimedReranking | None = None
+    generator: Generator | None = None
 
 
 def assemble(deps: Dependencies) -> Parts:
@@ -149,7 +155,7 @@ def assemble(deps: Dependencies) -> Parts:
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
         rerank=settings.rerank, ranking=settings.ranking, load_counter=deps.load_counter, log=querylog,
-        reranking=reranking,
+        reranking=reranking, expander=Expander(settings.expansion, deps.generator, metrics),
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = Neighbours(service, reader, state, flights, clock)
@@ -158,7 +164,8 @@ def assemble(deps: Dependencies) -> Parts:
     callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
-        around, mcp, barrier, querylog, heart, reranking,
+        around, mcp, barrier, querylog,
+        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, deps.generator,
     )  # fmt: skip
 
 
@@ -176,6 +183,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.state.parts = parts
     problems.install(app)
     _protect(app, parts, deps.settings)
+    openapi.install(app)
     app.include_router(_api(parts))
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
@@ -183,7 +191,9 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(deletion.router(parts.deletions))
     app.include_router(feedback.router(feedback.Feedback(parts.querylog, deps.clock, parts.metrics)))
     app.include_router(queries.router(parts.querylog, deps.clock))
+    app.include_router(why.router(parts.why))
     app.include_router(_operations(parts))
+    docs_page.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
 
@@ -234,6 +244,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             parts.encoders.close()
             if parts.reranking is not None:
                 await asyncio.to_thread(parts.reranking.close)
+            if parts.generator is not None:
+                await parts.generator.close()
             await asyncio.to_thread(parts.deletions.close)
             await parts.reader.close()
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeline import analysis
@@ -14,12 +15,15 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
-from pipeline.settings_query import RankingSettings, RerankSettings
+from pipeline.settings_query import ExpansionSettings, RankingSettings, RerankSettings
 from query_service import assemble, bm25, boost, paging, phrases, trace
 from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.counters import LoadCounter, estimated
 from query_service.encoders import Encoders
+from query_service.expansion.expander import Expander
+from query_service.expansion.ground import Way
+from query_service.expansion.interface import Expanded, Ground
 from query_service.extras import Extras
 from query_service.finish import Finished, Finisher
 from query_service.flights import Flights
@@ -80,6 +84,7 @@ class QueryService:
         reranking: Reranking | None = None,
         rerank: RerankSettings | None = None,
         ranking: Mapping[str, RankingSettings] | None = None,
+        expander: Expander | None = None,
         load_counter: LoadCounter | None = None,
     ) -> None:
         self._settings = settings
@@ -97,6 +102,7 @@ class QueryService:
         self._retriever = Retriever(reader, overlay, clock)
         self._supplier = Supplier(reader, overlay, clock)
         self._ranking = ranking if ranking is not None else {}
+        self._expander = expander or Expander(ExpansionSettings(), None, metrics)
         self._finisher = Finisher(self._supplier, settings, rerank or RerankSettings(), reranking)
         self._following = Following(self._retriever)
         self._extras = Extras(settings, reader, overlay, clock, load_counter or estimated)
@@ -117,7 +123,7 @@ class QueryService:
                 fresh = await self._waiter.wait(
                     token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
                 )
-            return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page))
+            return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
 
     async def shadow(
         self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation
@@ -131,7 +137,8 @@ class QueryService:
         with self._flights.on(generation.name):
             await self._state.current()  # permissions must be known as well as for any search
             await self._encoders.prepare(generation)
-            return await self._in_time(self._search(seen_as, request, narrowing, generation, None, page, operator))
+            work = self._search(seen_as, request, narrowing, generation, None, page, operator)
+            return await self._in_time(work, request)
 
     def _of_page(self, page: paging.Page | None, active: Generation) -> Generation:
         """The generation that the page before came from, as long as it is kept up. Raises FieldError."""
@@ -155,6 +162,8 @@ class QueryService:
         limits = self._limits(request)
 
         by_date = request.sort != "relevance"
+        ground: Ground | None = None
+        expanded: Expanded | None = None
 
         async def confirmed() -> Closure:
             return await self._closures.confirmed(scope)
@@ -166,7 +175,13 @@ class QueryService:
             closure = await self._closures.resolve(scope)
             watch.lap("closure")
             if page is None:
-                outcome = await self._retriever.retrieve(plan, narrowing, closure, request.k, limits, watch)
+                begun = time.monotonic()
+                ground = self._ground(scope, request, narrowing, generation, plan, closure, limits, watch)
+                expanded = await self._expander.expand(request.expand, request.query, ground)
+                if request.expand != "none":
+                    watch.lap("expand")
+                    deadline += time.monotonic() - begun  # it has a budget of its own
+                outcome = expanded.outcome
                 outcome.ranked = weighted(outcome.ranked)
             else:
                 outcome = await self._following.retrieve(
@@ -203,13 +218,37 @@ class QueryService:
             suggestion=extra.suggestion,
             evidence=extra.evidence,
             next_cursor=self._next(scope, request, generation, page, outcome, finished),
+            steps=await expanded.told(ground.peek) if request.explain and expanded and ground else (),
             judged_at=finished.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
         )
         if operator is None:
             self._measure(outcome, response)
-        self._log(closure, outcome)
+        self._log(closure, outcome, expanded)
         return response
+
+    def _ground(
+        self, scope: Scope, request: SearchRequest, narrowing: Narrowing, generation: Generation, plan: Plan,
+        closure: Closure, limits: Limits, watch: Stopwatch,
+    ) -> Ground:  # fmt: skip
+        """What query expansion may ask: searches and texts of this request's scope, filters and generation."""
+
+        def plan_of(query: str) -> Plan:
+            return self._plan(request.model_copy(update={"query": query}), scope, generation)
+
+        def passage_plan(text: str) -> Plan:
+            vector = asyncio.ensure_future(self._encoders.embed_passage(generation, text))
+            return replace(plan, mode="dense", terms=(), identifiers=(), vector=vector)
+
+        way = Way(
+            self._retriever, self._supplier, narrowing, request.k, limits, self._settings.deadline_s * 0.8,
+            lambda: self._closures.resolve(scope), lambda: self._closures.confirmed(scope), plan_of,
+            passage_plan if request.mode != "sparse" else None,
+        )  # fmt: skip
+        return way.ground(
+            request.query, plan,
+            lambda: self._retriever.retrieve(plan, narrowing, closure, request.k, limits, watch),
+        )  # fmt: skip
 
     def _trials(self, scope: Scope, request: SearchRequest, generation: Generation) -> Trials:
         """Searches that are only tried: one passage is enough, nothing of them is logged."""
@@ -276,9 +315,10 @@ class QueryService:
             fold=request.duplicates == "fold",
         )
 
-    async def _in_time(self, work: Coroutine[Any, Any, SearchResponse]) -> SearchResponse:
+    async def _in_time(self, work: Coroutine[Any, Any, SearchResponse], request: SearchRequest) -> SearchResponse:
+        expansion_s = self._expander.budget_s if request.expand != "none" and request.cursor is None else 0.0
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            async with asyncio.timeout(self._settings.deadline_s + expansion_s):
                 return await work
         except TimeoutError as error:
             raise DeadlineExceeded from error
@@ -302,10 +342,12 @@ class QueryService:
             self._metrics.count("headwater_starved_total")
 
     @staticmethod
-    def _log(closure: Closure, outcome: Outcome) -> None:
+    def _log(closure: Closure, outcome: Outcome, expanded: Expanded | None) -> None:
         entry = current()
         if entry is not None:  # LoggedService opened it and takes the rest from the reply
             entry.found(closure, outcome)
+            if expanded is not None and expanded.found:
+                entry.expanded(Counter(step.kind for step in expanded.steps), expanded.usage.tokens)
 
     # ------------------------------------------------------------ one document
 

@@ -24,6 +24,7 @@ def dependencies(settings: Settings, clock: Clock | None = None, observed: Metri
     from pipeline.bootstrap import build_encoder
     from pipeline.embed.tokens import token_counter
     from pipeline.index.reader import WeaviateReader
+    from query_service.generate.openai_server import generator_of
 
     settings, clock = located(settings), clock or SystemClock()
     observed = observed if observed is not None else metrics()
@@ -35,6 +36,7 @@ def dependencies(settings: Settings, clock: Clock | None = None, observed: Metri
         clock=clock,
         metrics=observed,
         load_reranker=reranker(settings, observed),
+        generator=generator_of(settings, observed),
         open_proofs=proofs_factory(settings, clock),
         pulse=KafkaPulse(settings),
         open_publisher=lambda: _publisher(settings),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ConfigError
 from pipeline.observe import Metrics
+from pipeline.settings import Settings
 from pipeline.settings_query import GeneratorSettings, InferenceSettings
 from query_service.generate.counting import prompt_tokens, usage_of
 from query_service.generate.interface import Completion, GeneratorUnavailable, Message, Piece, Usage
@@ -291,3 +292,10 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
         return max(0.0, float(headers.get("retry-after", "")))
     except ValueError:
         return None
+
+
+def generator_of(settings: Settings, metrics: Metrics) -> OpenAiGenerator | None:
+    """The generator that the settings name, None where they name none. Raises ConfigError."""
+    if settings.generator.url is None:
+        return None
+    return OpenAiGenerator(settings.generator, settings.inference, metrics)
