@@ -80,7 +80,7 @@ async def seen(run: Running, count: int) -> None:
         if view is None:
             return False
         with view._reader() as db:
-            return sum(o for (o,) in db.execute("SELECT log_offset FROM positions")) >= count
+            return bool(sum(o for (o,) in db.execute("SELECT log_offset FROM positions")) >= count)
 
     await run.until(taken)
 
