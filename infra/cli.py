@@ -20,6 +20,7 @@ from infra.commands import (
     letters,
     models,
     quality,
+    queries,
     run,
     search,
     services,
@@ -29,6 +30,7 @@ from infra.commands import (
     tiers,
     tokens,
     topics,
+    why,
 )
 from infra.commands.output import report_error
 from pipeline.errors import HeadwaterError
@@ -48,6 +50,8 @@ GROUPS = (
     letters,
     deletion,
     duplicates,
+    queries,
+    why,
     tenant,
     topics,
     size,
