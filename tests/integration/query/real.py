@@ -19,6 +19,7 @@ from pipeline.observe import Metrics
 from pipeline.ports import Embedder, Outgoing, Vectors
 from pipeline.settings import AuthSettings, Settings
 from query_service.app import Dependencies
+from query_service.rerank.service import LoadReranker
 from query_service.wiring import dependencies
 from schemas.events import MembershipSet
 from schemas.generation import EncoderSpec
@@ -34,6 +35,7 @@ class RealWorld(World):
 
     spec = EncoderSpec()
     backend: BackendName = "torch-fp32"
+    load_reranker: LoadReranker | None = None
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings.model_copy(update={"auth": AuthSettings(jwt_secret=SecretStr(SECRET))})
@@ -78,7 +80,8 @@ class RealWorld(World):
 
     def dependencies(self) -> Dependencies:
         found = dependencies(self.settings, observed=self.metrics)
-        return replace(found, load_encoder=lambda generation: self.embedder())
+        # without a reranker of its own a test's order depends on nothing that is loaded in the background
+        return replace(found, load_encoder=lambda generation: self.embedder(), load_reranker=self.load_reranker)
 
     def close(self) -> None:
         """Leave the services; the namespace is the test's own."""
