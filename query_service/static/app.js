@@ -67,19 +67,17 @@ function say(text, problem = false) {
   status.classList.toggle("problem", problem);
 }
 
-const COMMON = new Set(("a about all also an and any are as at be but by can did do does for from had has have how i if in "
-  + "into is it its may me must my no not of on or our should so than that the their them then there these they this "
-  + "those to us was we were what when where which who whom why will with would you your").split(" "));
-
-// Marks where a word of the query begins: exactly that word, or a longer one that begins with four letters or more of it.
-function highlighted(text, query) {
-  const words = [...new Set((query.match(/[\p{L}\p{N}_][\p{L}\p{N}_.\-]*/gu) || []).map((w) => w.replace(/[.\-]+$/, "")))]
-    .filter((w) => w.length > 1 && !COMMON.has(w.toLowerCase()));
-  if (!words.length) return [text];
-  const escaped = words.sort((a, b) => b.length - a.length)
-    .map((w) => w.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + (w.length > 3 ? "[\\p{L}\\p{N}]*" : "(?![\\p{L}\\p{N}_])"));
-  const pattern = new RegExp(`(?<![\\p{L}\\p{N}_])(${escaped.join("|")})`, "giu");
-  return text.split(pattern).map((piece, i) => (i % 2 ? element("mark", {}, piece) : piece));
+// The words that scored, by the offsets of the reply: they count code points, as an array of characters does.
+function marked(snippet) {
+  const letters = Array.from(snippet.text);
+  const pieces = [];
+  let at = 0;
+  for (const [start, end] of snippet.highlights) {
+    pieces.push(letters.slice(at, start).join(""), element("mark", {}, letters.slice(start, end).join("")));
+    at = end;
+  }
+  pieces.push(letters.slice(at).join(""));
+  return [snippet.cut_before ? "… " : null, ...pieces, snippet.cut_after ? " …" : null];
 }
 
 function safeLink(url) {
@@ -91,7 +89,7 @@ function safeLink(url) {
   }
 }
 
-function hit(h, query) {
+function hit(h) {
   const link = h.url ? safeLink(h.url) : null;
   const ranks = [
     h.scores.dense_rank ? `meaning #${h.scores.dense_rank}` : null,
@@ -111,7 +109,7 @@ function hit(h, query) {
   return element("li", { class: "hit" },
     element("h3", {}, element("button", { type: "button", onclick: () => openDocument(h.document_uid) }, h.title || h.document_id)),
     element("p", { class: "path" }, [h.path, ...h.heading_path].filter(Boolean).join(" › ")),
-    element("p", { class: "text" }, ...highlighted(h.text, query)),
+    element("p", { class: "text" }, ...(h.snippet ? marked(h.snippet) : [h.text])),
     h.also.length ? also(h.also) : null,
     ...h.warnings.map((w) => element("p", { class: "doubt" }, w)),
     facts);
@@ -138,31 +136,83 @@ function showCompleteness(complete) {
   }
 }
 
-async function search(event) {
+function rankedBy(report) {
+  if (!report || report.asked === "off") return "";
+  if (report.done === "off") return report.late ? " The reranker was late: first ranking." : " First ranking, without a reranker.";
+  return ` ${report.candidates} passages reranked in ${report.ms.toFixed(0)} ms.`;
+}
+
+function again(change) {
+  change();
+  byId("search-form").requestSubmit();
+}
+
+function suggest(found) {
+  const box = byId("suggestion");
+  box.hidden = !found;
+  box.replaceChildren();
+  if (!found) return;
+  box.append(element("p", {}, found.text));
+  if (found.query) {
+    box.append(element("button", { type: "button", onclick: () => again(() => { byId("query").value = found.query; }) },
+      `Search for ${found.query}`));
+  } else if (found.drop_filters.length) {
+    box.append(element("button", { type: "button", onclick: () => again(() => {
+      if (found.drop_filters.includes("sources")) byId("source").value = "";
+      if (found.drop_filters.includes("as_of")) byId("as-of").value = "";
+    }) }, "Search without"));
+  } else if (found.kind === "mode") {
+    box.append(element("button", { type: "button", onclick: () => again(() => { byId("mode").value = "hybrid"; }) },
+      "Search by meaning and words"));
+  }
+}
+
+function offerMore(request, cursor) {
+  const button = byId("more");
+  button.hidden = !cursor;
+  button.onclick = cursor ? () => load({ ...request, cursor }) : null;
+}
+
+function search(event) {
   event.preventDefault();
   if (!token()) { openTokenPanel(true); byId("token").focus(); say("Paste a token first.", true); return; }
   const query = byId("query").value;
   const filters = {};
   if (byId("source").value) filters.sources = [byId("source").value];
   if (byId("as-of").value) filters.as_of = Date.parse(byId("as-of").value) * 1000;
-  const request = { query, k: Number(byId("k").value), mode: byId("mode").value, filters };
+  return load({ query, k: Number(byId("k").value), mode: byId("mode").value, filters });
+}
+
+// A first page, or with a cursor the next one, which goes below.
+async function load(request) {
   if (running) running.abort();
   const mine = running = new AbortController();
+  const further = Boolean(request.cursor);
+  offerMore(null, null);
   say("Searching…");
   try {
     const reply = await ask("/v1/search", {
       method: "POST", body: JSON.stringify(request), signal: mine.signal,
       headers: { "Content-Type": "application/json" },
     });
-    byId("results").replaceChildren(...reply.hits.map((h) => hit(h, query)));
+    if (mine.signal.aborted) return;
+    const made = reply.hits.map(hit);
+    if (further) byId("results").append(...made);
+    else byId("results").replaceChildren(...made);
     const found = reply.hits.length === 1 ? "1 hit" : `${reply.hits.length} hits`;
     const more = reply.starved ? " More may exist: narrow the search." : "";
-    say(reply.hits.length ? `${found} in ${reply.timings_ms.total.toFixed(0)} ms.${more}`
-      : `Nothing that this token may read matches.${more}`);
+    if (reply.hits.length) {
+      say(`${found}${further ? " more" : ""} in ${reply.timings_ms.total.toFixed(0)} ms.${rankedBy(reply.rerank)}${more}`);
+    } else {
+      say(further ? "That is all." : `Nothing that this token may read matches.${more}`);
+    }
+    if (further && made.length) made[0].querySelector("button").focus();
+    suggest(reply.suggestion);
+    offerMore(request, reply.next_cursor);
     showCompleteness(reply.complete_until);
   } catch (error) {
     if (error.name === "AbortError") return;
-    byId("results").replaceChildren();
+    if (!further) { byId("results").replaceChildren(); suggest(null); }
     say(error.message, true);
   }
 }
@@ -185,6 +235,14 @@ async function openDocument(uid) {
   }
 }
 
+// Nothing of one reader stays for the next, nor does an answer that is still on its way.
+function clear() {
+  if (running) running.abort();
+  byId("results").replaceChildren();
+  suggest(null);
+  offerMore(null, null);
+}
+
 byId("search-form").addEventListener("submit", search);
 byId("document-close").addEventListener("click", () => byId("document").close());
 byId("token-button").addEventListener("click", () => openTokenPanel(byId("token-panel").hidden));
@@ -192,14 +250,14 @@ byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, byId("token").value.trim());
   byId("token").value = "";
-  byId("results").replaceChildren();
+  clear();
   say("Search to begin.");
   showWho();
   byId("query").focus();
 });
 byId("token-forget").addEventListener("click", () => {
   sessionStorage.removeItem(KEY);
-  byId("results").replaceChildren();
+  clear();
   byId("freshness").hidden = true;
   say("Search to begin.");
   showWho();
