@@ -227,8 +227,9 @@ def _show(out: Console, q: LoggedQuery) -> None:
         "generation": q.generation or "-",
         "document": q.document_uid or "-",
         "parameters": jsonlib.dumps(q.request, ensure_ascii=False),
-        "candidates": f"dense {counts.dense}, sparse {counts.sparse}, exact {counts.exact}, "
-        f"admitted {counts.admitted}, fused {counts.fused}, reranked {counts.reranked}, shown {counts.shown}; refused {counts.refused or 'none'}",
+        "candidates": f"dense {counts.dense}, sparse {counts.sparse}, exact {counts.exact}, admitted {counts.admitted}",
+        "ranked": f"fused {counts.fused}, reranked {counts.reranked}, shown {counts.shown}",
+        "refused": ", ".join(f"{reason} {n}" for reason, n in counts.refused.items()) or "none",
         "ms": ", ".join(f"{name} {ms:.1f}" for name, ms in q.timings_ms.items()) or f"total {q.total_ms:.1f}",
     }
     for label, value in facts.items():
