@@ -22,6 +22,7 @@ from schemas.api import SearchRequest
 from schemas.api_ranking import RerankMode, RerankReport
 
 OVERFETCH = 3  # candidates of maximal marginal relevance for each hit wanted
+COMPARED = 50  # passages of earlier pages with which those of a later one are compared
 NO_RERANKER = "this service has no reranker"
 
 
@@ -70,6 +71,7 @@ class Finisher:
         limit = _Limit(request.per_document, page.had if page is not None else None)
         scored = mode != "off" and first_page and not by_date
         ahead = OVERFETCH * request.k if diverse else request.k
+        await shelf.stand(outcome.shown[:COMPARED])
         await shelf.fill(max(ahead, self._scored_at_most(request, mode) if scored else 0), request.k)
         watch.lap("text")
         if first_page and not by_date:

@@ -43,6 +43,7 @@ class Following:
                 for r in ranked
                 if (deeper or page.cut) and r.candidate.chunk_id not in used and not _shown(r, page)
             ]
+            outcome.shown = [r for r in ranked if _shown(r, page)]
             outcome.ranked = [*kept, *rest]
             watch.lap("follow")
             outcome.more = deeper and outcome.more and depth < MAX_LIMIT

@@ -98,4 +98,5 @@ class Outcome:
     repaired: int = 0
     fold: bool = True
     more: bool = False  # a deeper search may find more
+    shown: list[Ranked] = field(default_factory=list)  # found again, on earlier pages already
     judged_at: int = 0  # the last check of permissions began then, µs

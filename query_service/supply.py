@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -95,6 +95,7 @@ class Shelf:
         self._folding = folding
         self._rest = deque(enumerate(ranked))
         self._passages: dict[str, fold.Passage] = {}
+        self._before: list[Supplied] = []  # on earlier pages
         self.items: list[Supplied] = []  # in the order of the ranking, as far as it was read
         self.round = 0
         self.judged_at = clock.now()  # the checks of the present round began then, µs
@@ -118,23 +119,40 @@ class Shelf:
             again: list[tuple[int, Ranked]] = []
             read: list[Supplied] = []
             for place, ranked in batch:
-                chunk_id, uid = ranked.candidate.chunk_id, ranked.candidate.document_uid
-                text, record = texts.get(chunk_id), allowed.get(chunk_id)
-                if record is None or text is None or text.document_uid != uid:
+                item = self._item(place, ranked, texts, allowed, vectors)
+                if item is not None:
+                    read.append(item)
+                else:
                     again += [(place, other) for other in _next_of(ranked)]
-                    continue
-                also = [twin for twin in ranked.twins if twin.candidate.chunk_id in allowed]
-                read.append(
-                    Supplied(
-                        ranked, record, text, also, place, self.round, vectors.get(chunk_id), ranked.first,
-                        ranked.rerank, ranked.first if ranked.final is None else ranked.final,
-                    )
-                )  # fmt: skip
-            new += self._without_copies([*self.items, *new], read) if self._folding.copies else read
+            new += self._without_copies([*self._before, *self.items, *new], read) if self._folding.copies else read
             self._rest.extendleft(reversed(again))
         # One that took a refused copy's place was read after those behind it, and stands where the copy stood.
         self.items = sorted([*self.items, *new], key=lambda item: item.place)
         return sorted(new, key=lambda item: item.place)
+
+    async def stand(self, shown: Sequence[Ranked]) -> None:
+        """Let passages of earlier pages take part in the folding: what is a copy of one does not come any more.
+
+        Raises StoreUnavailable.
+        """
+        if shown and self._folding.copies:
+            found = await self._read(list(shown))
+            self._before = [item for ranked in shown if (item := self._item(-1, ranked, *found)) is not None]
+
+    def _item(
+        self, place: int, ranked: Ranked, texts: Mapping[str, ChunkText], allowed: Mapping[str, AccessRecord],
+        vectors: Mapping[str, Vectors],
+    ) -> Supplied | None:  # fmt: skip
+        """None where the passage may not be read any more or is gone."""
+        chunk_id = ranked.candidate.chunk_id
+        text, record = texts.get(chunk_id), allowed.get(chunk_id)
+        if record is None or text is None or text.document_uid != ranked.candidate.document_uid:
+            return None
+        also = [twin for twin in ranked.twins if twin.candidate.chunk_id in allowed]
+        final = ranked.first if ranked.final is None else ranked.final
+        return Supplied(
+            ranked, record, text, also, place, self.round, vectors.get(chunk_id), ranked.first, ranked.rerank, final
+        )
 
     def arrange(self, order: Sequence[Supplied]) -> None:
         """Put all items that were read in this order; what is read later goes on behind them."""

@@ -126,7 +126,7 @@ async def test_it_is_given_titles_headings_and_no_more_than_asked(world: World) 
 
 @pytest.mark.requirement("B4", "D1")
 async def test_past_the_deadline_the_fused_order_is_served(tmp_path: Path) -> None:
-    world = World(tmp_path, deadline_s=0.4)
+    world = World(tmp_path, deadline_s=2.0)
     plans(world, 3)
     async with world.running() as run:
         plain = await plan(run, rerank="off")
@@ -135,7 +135,7 @@ async def test_past_the_deadline_the_fused_order_is_served(tmp_path: Path) -> No
         use(run, scripted)
         started = time.monotonic()
         reply = await plan(run, rerank="full")
-    assert time.monotonic() - started < 2 and scripted.cancelled
+    assert time.monotonic() - started < 2.0 and scripted.cancelled
     assert names(reply) == names(plain)
     assert reply["rerank"]["late"] is True and reply["rerank"]["done"] == "off" and reply["rerank"]["reason"]
 
@@ -264,23 +264,23 @@ async def test_a_copy_takes_the_place_of_one_that_is_revoked_while_it_is_scored(
         ("ERR_CONNECTION_TIMED_OUT", "see ERR_CONNECTION_TIMED_OUT", "ERR CONNECTION TIMED OUT ERR_CONNECTION_RESET"),
     ],
 )
-@pytest.mark.parametrize("diversity", [0, 0.9, 1])
 async def test_holders_of_identifiers_stay_first_whatever_a_model_says(
-    world: World, query: str, holder: str, twin: str, diversity: float
+    world: World, query: str, holder: str, twin: str
 ) -> None:
     world.principal("user:ann")
-    for i in range(5):
+    for i in range(4):
         world.document(f"twin{i}", f"{twin}, item {i}", tier="hot" if i % 2 else "cold")
     world.document("holder", f"A long passage in which many other things stand before it comes to it. {holder}.")
     async with world.running() as run:
         use(run, Scripted({"A long passage": -50.0}))
-        for mode in ("off", "full"):
-            for duplicates in ("keep", "fold"):
-                reply = await run.search(query, rerank=mode, diversity=diversity, duplicates=duplicates)
-                assert names(reply)[0] == "holder" and [h["scores"]["exact"] for h in reply["hits"]][1:] == [False] * (
-                    len(reply["hits"]) - 1
-                )
-                assert len(reply["hits"]) == 6, "near twins are not copies"
+        for asked in (
+            {"rerank": "full", "diversity": 0, "duplicates": "keep"},
+            {"rerank": "full", "diversity": 0.9, "duplicates": "fold"},
+            {"rerank": "off", "diversity": 0, "duplicates": "fold"},
+        ):
+            reply = await run.search(query, **asked)
+            assert names(reply)[0] == "holder" and len(reply["hits"]) == 5, "near twins are not copies"
+            assert [h["scores"]["exact"] for h in reply["hits"]] == [True, False, False, False, False]
 
 
 # ---------------------------------------------------------------- near-duplicates and diversity
