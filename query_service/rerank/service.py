@@ -39,6 +39,9 @@ CALL_MS = 100.0  # of a shared call: nobody can be dropped from it, and urgent o
 MOST = 50
 URGENCY: dict[Mode, int] = {"fast": 0, "full": 1}
 PROBING = 2
+CROWDED = "too many requests wait for the reranker"
+SILENT = "the reranker does not answer"
+BROKEN = "the reranker failed"
 # What the rate is first measured with: one short pair, then several of a usual size.
 _QUERY = "how is the pump reset"
 _TEXT = "To reset the pump, hold its button for seven seconds and wait until the lamp is green. "
@@ -124,7 +127,7 @@ class TimedReranking:
             until = min(deadline, began + budget / 1000)
             found = await self._safely(loaded, query, passages[:limit], mode, until)
         took = self._now() - began
-        outcome = "late" if found.late else _outcome(loaded is not None, len(found.scores), limit)
+        outcome = "late" if found.late else _outcome(loaded is not None, found, limit)
         self._metrics.count("headwater_rerank_total", mode=mode, outcome=outcome)
         self._metrics.observe("headwater_rerank_seconds", took, mode=mode)
         self._metrics.count("headwater_rerank_pairs_total", len(found.scores))
@@ -138,13 +141,13 @@ class TimedReranking:
         except (Late, TimeoutError):
             return Reranked((), 0.0, late=True, reason="its time was over")
         except Busy:
-            return Reranked((), 0.0, reason="too many requests wait for the reranker")
+            return Reranked((), 0.0, reason=CROWDED)
         except RerankerUnavailable as error:
             log.warning("reranking failed", extra={"fields": {"problem": str(error)}})
-            return Reranked((), 0.0, reason="the reranker does not answer")
+            return Reranked((), 0.0, reason=SILENT)
         except Exception as error:  # the fused order stands whatever a model does; the error may hold passages
             log.error("reranking failed", extra={"fields": {"error": type(error).__name__}})
-            return Reranked((), 0.0, reason="the reranker failed")
+            return Reranked((), 0.0, reason=BROKEN)
 
     async def _ranked(self, loaded: _Loaded, query: str, passages: Sequence[str], mode: Mode, until: float) -> Reranked:
         if not passages:
@@ -259,7 +262,9 @@ def _timed(model: PairReranker, pairs: Sequence[Pair], rate: Rate, now: Callable
     return found
 
 
-def _outcome(loaded: bool, scored: int, limit: int) -> str:
+def _outcome(loaded: bool, found: Reranked, limit: int) -> str:
     if not loaded:
         return "loading"
-    return "done" if scored == limit else "less" if scored else "none"
+    if found.reason in (CROWDED, SILENT, BROKEN):
+        return "failed"
+    return "done" if len(found.scores) == limit else "less" if found.scores else "none"

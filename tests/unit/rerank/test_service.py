@@ -209,6 +209,7 @@ async def test_failures_leave_the_fused_order_and_say_so_without_details(
         model.error = error
         found = await run.rank("q", PASSAGES, "full", wanted=None, deadline=FAR)
         assert found.scores == () and found.reason == reason
+        assert run.outcome("full", "late" if found.late else "failed") == 1
         assert "secret" not in caplog.text and "secret" not in str([vars(r) for r in caplog.records])
         model.error = None
         assert len((await run.rank("q", PASSAGES, "full", wanted=None, deadline=FAR)).scores) == 5
