@@ -150,7 +150,7 @@ METRICS: dict[str, Metric] = {
         "counter", ("lane", "reason"), "Items that no model saw: full, late or cancelled."
     ),
     "headwater_circuit_open": Metric("gauge", ("server",), "1 while a model's server is left alone after failures."),
-    "headwater_rerank_total": Metric("counter", ("mode", "outcome"), "Rerankings: done, less, none, late, failed, loading."),
+    "headwater_rerank_total": Metric("counter", ("mode", "outcome"), "Rerankings by what came of them."),
     "headwater_rerank_pairs_total": Metric("counter", (), "Passages that a reranker scored for a reply."),
     "headwater_rerank_seconds": Metric("histogram", ("mode",), "Duration of a reranking.", _SECONDS),
     # canary

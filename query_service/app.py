@@ -241,7 +241,7 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             await asyncio.to_thread(parts.barrier.close)
             await asyncio.to_thread(parts.freshness.stop)
             await asyncio.to_thread(parts.querylog.stop)
-            parts.encoders.close()
+            await asyncio.to_thread(parts.encoders.close)
             if parts.reranking is not None:
                 await asyncio.to_thread(parts.reranking.close)
             if parts.generator is not None:
