@@ -10,6 +10,7 @@ from query_service.outcome import Outcome, Ranked
 from schemas.api_ranking import Step
 
 ORIGINAL_WEIGHT = 1.0
+HEAD = 10
 WITHHELD = "what it was made of may not be read any more"
 
 
@@ -62,6 +63,11 @@ class Found:
     def ids(self) -> set[str]:
         """Chunk ids of its list."""
         return set() if self.outcome is None else {r.candidate.chunk_id for r in self.outcome.ranked}
+
+    @property
+    def head(self) -> set[str]:
+        """Chunk ids of the best of its list: the rest of it is whatever lay near."""
+        return set() if self.outcome is None else {r.candidate.chunk_id for r in self.outcome.ranked[:HEAD]}
 
 
 @dataclass

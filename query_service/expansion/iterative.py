@@ -1,8 +1,8 @@
 """Retrieval in rounds: look at what was found, ask for the piece that is missing, stop when there is none.
 
 With a generator it reads the best passages and names one query or STOP; without one, or where it fails, the names that
-the best passages hold and the question lacks are asked for. It stops when a round brings no new passage, when the same
-is asked again, or at a budget.
+the best passages hold and the question lacks are asked for. It stops when a round brings no new passage among
+its best, when the same is asked again, or at a budget.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ async def iterative(run: Run) -> Outcome:
     """Raises what the original search raises, and StoreUnavailable where a look at the passages fails."""
     original = await run.original()
     followups: list[Found] = []
+    looked_at = run.found[0].head
     outcome = original
     failed: str | None = None
     for _ in range(run.settings.rounds):
@@ -64,9 +65,11 @@ async def iterative(run: Run) -> Outcome:
             "followup", query, run.ground.retrieve, generated=generated, weight=WEIGHT, basis=basis,
             tokens=tokens,
         )  # fmt: skip
+        new = found.head - looked_at
+        looked_at |= new
         followups.append(found)
         outcome = merged(original, [(f.outcome, f.weight) for f in followups if f.outcome is not None])
-        if found.outcome is None or not found.step.new:
+        if found.outcome is None or not new:
             run.note("stop", _reason("no new passages" if found.outcome is not None else "a search failed", failed))
             break
     else:

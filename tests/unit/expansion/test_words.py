@@ -20,8 +20,8 @@ pytestmark = pytest.mark.requirement("B11")
     [
         (
             "Which pack belongs in the gateway whose sale ended on 31 March 2025, and how long does it last?",
-            ["Which pack belongs in the gateway whose sale ended on 31 March 2025", "how long does it last", "pack belongs",
-             "gateway sale ended on 31 March 2025", "Which pack belongs in gateway"],
+            ["Which pack belongs in the gateway whose sale ended on 31 March 2025", "how long does it last",
+             "pack belongs", "gateway sale ended on 31 March 2025", "Which pack belongs in gateway"],
         ),
         ("Who looks after the app in which I upload receipts for courses?",
          ["app I upload receipts for courses", "Who looks after app"]),
@@ -38,7 +38,8 @@ pytestmark = pytest.mark.requirement("B11")
          ["Was kostet das Gerät, das den Fehler E17 anzeigt", "wie lange hält es", "Gerät den Fehler E17 anzeigt"]),
         ("Was ist der Unterschied zwischen Kafka und Pulsar?", ["Kafka", "Pulsar"]),
         ("Ist der X-500-G2 schneller als der X-500-G3?", ["Ist der X-500-G2 schneller", "Ist der X-500-G3 schneller"]),
-        ("Wer betreut die Anwendung, in der ich Belege für Kurse hochlade?", ["Anwendung ich Belege für Kurse hochlade"]),
+        ("Wer betreut die Anwendung, in der ich Belege für Kurse hochlade?",
+         ["Anwendung ich Belege für Kurse hochlade"]),
     ],
 )  # fmt: skip
 def test_a_question_in_parts(question: str, expected: list[str]) -> None:
@@ -63,8 +64,8 @@ def test_quoted_words_are_never_torn() -> None:
 
 _ASKED = st.lists(
     st.sampled_from(
-        ["who", "owns", "the", "pump", "and", "or", "which", "that", ",", "?", "wer", "und", "die", "Anlage", "X-500-G2",
-         "between", "than", "faster", "vs", "it", '"', "whose", "seal", ";", "zwischen", "both", "for"]
+        ["who", "owns", "the", "pump", "and", "or", "which", "that", ",", "?", "wer", "und", "die", "Anlage",
+         "X-500-G2", "between", "than", "faster", "vs", "it", '"', "whose", "seal", ";", "zwischen", "both", "for"]
     ),
     max_size=30,
 ).map(" ".join)  # fmt: skip
@@ -89,7 +90,8 @@ def test_parts_are_few_distinct_and_made_of_the_question_alone(question: str, li
         ("1. first query\n2) second query\n- third query", ["first query", "second query", "third query"]),
         ('Here are two:\nQuery 1: "first query"\n\nsecond query\n', ["first query", "second query"]),
         ("I'm sorry, I cannot help with that.", []),
-        ("", []), ("[", []), ('["unclosed', []), ("{}", []), ("[[]]", []), ("\n \n", []), ("???", []), ("the of and", []),
+        ("", []), ("[", []), ('["unclosed', []), ("{}", []), ("[[]]", []), ("\n \n", []), ("???", []),
+        ("the of and", []),
         ("<script>alert(1)</script>", []), ("word " * 60, []), ("w" * (LONGEST + 1), []),
         ('["a\\u0000b\\u202e query"]', ["a b query"]),
         (json.dumps([["nested query"]]), []),
