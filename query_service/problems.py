@@ -23,6 +23,8 @@ log = logging.getLogger("headwater.query.http")
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
+MAX_ERRORS, MAX_NAME = 20, 200
+"""Fields that one reply names, and characters of each: a reply is not much longer than its request."""
 _TITLES = {400: "Bad request", 405: "Method not allowed", 415: "Unsupported media type"}
 
 
@@ -116,7 +118,7 @@ def document(app: FastAPI) -> None:
 
 def _fields(error: RequestValidationError) -> list[FieldProblem]:
     found: list[FieldProblem] = []
-    for item in error.errors():
+    for item in error.errors()[:MAX_ERRORS]:
         path = [str(p) for p in item["loc"]]
         if path and path[0] in ("body", "query", "path", "header"):
             path = path[1:] or [path[0]]
@@ -125,7 +127,9 @@ def _fields(error: RequestValidationError) -> list[FieldProblem]:
             path, message = ["body"], "the body is not valid JSON"
         elif item["type"] == "extra_forbidden":
             message = "this field is not known here; remove it"
-        found.append(FieldProblem(field=".".join(path), problem=message))
+        # A name that is no valid Unicode could not be written into the reply.
+        named = ".".join(path)[:MAX_NAME].encode("utf-8", "replace").decode()
+        found.append(FieldProblem(field=named, problem=message[:MAX_NAME]))
     return found
 
 
@@ -175,5 +179,7 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
             return not_found()
+        if error.status_code == 405 and request.url.path.startswith("/v1/operator/"):
+            return not_found()  # a method that is not allowed would tell that the hidden route is there
         title = _TITLES.get(error.status_code, "Request refused")
         return problem(error.status_code, title, f"{title}.", headers=dict(error.headers or {}))
