@@ -43,7 +43,7 @@ from query_service.overlay import Overlay
 from query_service.querylog import routes as queries
 from query_service.querylog.log import People, QueryLog
 from query_service.querylog.sender import OpenPublisher
-from query_service.querylog.service import LoggedService
+from query_service.querylog.service import LoggedNeighbours, LoggedService
 from query_service.receipts import ReceiptStore
 from query_service.rerank.service import LoadReranker, TimedReranking
 from query_service.scope import TokenVerifier
@@ -158,7 +158,7 @@ def assemble(deps: Dependencies) -> Parts:
         reranking=reranking, expander=Expander(settings.expansion, deps.generator, metrics),
     )  # fmt: skip
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
-    around = Neighbours(service, reader, state, flights, clock)
+    around = LoggedNeighbours(service, reader, state, flights, clock, log=querylog)
     mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     callers = Callers(verifier, ApiKeys(keys_place(settings)))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from query_service.neighbours import Neighbours
 from query_service.querylog.log import QueryLog
 from query_service.scope import Scope
 from query_service.service import QueryService
 from schemas.api import DocumentResponse, SearchRequest, SearchResponse, TraceResponse
+from schemas.api_neighbours import NeighboursResponse
 from schemas.generation import Generation
 
 
@@ -49,6 +51,22 @@ class LoggedService(QueryService):
         """As ``QueryService.trace``."""
         with self.querylog.watching("trace", scope, document_uid=_named(uid)):
             return await super().trace(scope, uid)
+
+
+class LoggedNeighbours(Neighbours):
+    """``Neighbours``, logged as looks at the document."""
+
+    def __init__(self, *parts: Any, log: QueryLog) -> None:
+        super().__init__(*parts)
+        self._querylog = log
+
+    async def around(self, scope: Scope, uid: str, chunk_id: str, before: int, after: int) -> NeighboursResponse:
+        """As ``Neighbours.around``."""
+        with self._querylog.watching("document", scope, document_uid=_named(uid)) as entry:
+            entry.request = {"around": _named(chunk_id), "before": before, "after": after}
+            found = await super().around(scope, uid, chunk_id, before, after)
+            entry.generation = found.generation
+            return found
 
 
 def _named(uid: str) -> str | None:

@@ -87,6 +87,11 @@ async def test_what_is_refused_late_or_fails_is_logged_with_the_reason_and_nothi
         found = await records(run, logged, 6)
         assert (await run.get(f"/v1/documents/{ref('eng').uid}")).status_code == 200
         opened = (await records(run, logged, 7))[-1]
+        chunk = logged.document("all", "the plan for everyone narwhal").chunks[0].chunk_id
+        logged.clock.advance(1)
+        reply = await run.get(f"/v1/documents/{ref('all').uid}/chunks/{chunk}/neighbours")
+        assert reply.status_code == 200
+        around = (await records(run, logged, 8))[-1]
     assert [(r.kind, r.outcome, r.status, r.refusal) for r in found] == [
         ("search", "refused", 422, "field:filters.as_of"),
         ("document", "refused", 404, "not_found"),
@@ -97,6 +102,7 @@ async def test_what_is_refused_late_or_fails_is_logged_with_the_reason_and_nothi
     ]
     assert [r.document_uid for r in found] == [None, ref("eng").uid, None, None, None, None]
     assert "secret" not in json.dumps([r.model_dump(mode="json") for r in found])
+    assert (around.kind, around.document_uid, around.outcome) == ("document", ref("all").uid, "answered")
     assert opened.outcome == "answered" and opened.counts.shown == 1
 
 
