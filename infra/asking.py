@@ -13,6 +13,7 @@ from infra.errors import InfraError
 from pipeline.settings import Settings
 from pipeline.tokens import OPERATOR
 from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
+from schemas.api_ranking import Expansion, RerankMode
 from schemas.deletion import DeletionResponse
 
 TOKEN_S = 3600.0
@@ -46,10 +47,14 @@ class QueryApi:
         k: int = 10,
         mode: Mode = "hybrid",
         filters: SearchFilters | None = None,
+        expand: Expansion = "none",
+        rerank: RerankMode | None = None,
     ) -> SearchResponse:
         """``POST /v1/search``."""
         try:
-            request = SearchRequest(query=query, k=k, mode=mode, filters=filters or SearchFilters())
+            request = SearchRequest(
+                query=query, k=k, mode=mode, filters=filters or SearchFilters(), expand=expand, rerank=rerank
+            )
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))

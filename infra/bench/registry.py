@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.bench import history, ingest, lag, memory, recall, search, tier_split
+from infra.bench import expansion, history, ingest, lag, memory, recall, search, tier_split
 from infra.bench.migration.run import migration
 from infra.bench.report import Result
 from infra.bench.session import Session
@@ -42,6 +42,9 @@ BENCHES: tuple[Bench, ...] = (
     Bench("tier_split", tier_split.tier_split, "A9", "nDCG@10 at any split between hot and cold", extra=True),
     Bench(
         "migration", migration, "A10", "an encoder replaced under changes and queries, each answer judged", extra=True
+    ),
+    Bench(
+        "expansion", expansion.expansion, "B11", "golden questions by query expansion without a generator", extra=True
     ),
     Bench("memory", memory.memory, "D7", "memory, ingest and searches up to 100,000 documents", extra=True),
 )
