@@ -66,7 +66,7 @@ Strategy = Literal["hierarchical", "fixed", "recursive", "semantic", "document_a
 
 # What extraction and chunking make of the same bytes: raised whenever that changes, by our code or by a library's
 # upgrade (tests/snapshots notices). A generation keeps the revision that it was created with.
-CHUNKING_REVISION = 2
+CHUNKING_REVISION = 3
 
 
 class ChunkingSpec(ClosedModel):

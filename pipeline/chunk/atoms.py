@@ -98,7 +98,7 @@ class Cutter:
             elif self.rows:
                 atoms = self._lines(leaf, block, room.piece, _leads(previous, block))
             else:
-                size = self._bounded(block.text, max(room.whole, room.wide))
+                size = self.bounded(block.text, max(room.whole, room.wide))
                 atom = Atom(block, leaf, 0, len(block.text), size, (_leads(previous, block), content_hash(block.text)))
                 if size <= room.whole:
                     self.spend(size)
@@ -137,7 +137,7 @@ class Cutter:
         )  # fmt: skip
         return replace(atom, start=start, end=end, size=ruler.size(start, end)), rest
 
-    def _bounded(self, text: str, most: int) -> int:
+    def bounded(self, text: str, most: int) -> int:
         """Tokens of the text; of one that is far beyond ``most``, only that it is more."""
         if len(text) > most * CHARACTERS_PER_TOKEN:
             return most + 1
@@ -159,7 +159,7 @@ class Cutter:
         """Rows of a table under their header, lines of anything else; blank lines are the places to cut code."""
         text, head, head_size = block.text, "", 0
         if block.type == "table" and block.header and text.startswith(block.header + "\n"):
-            size = self._bounded(block.header + "\n", limit // 3)
+            size = self.bounded(block.header + "\n", limit // 3)
             if size <= limit // 3:  # a longer header is content of its own, not a label for each piece
                 head, head_size = block.header, size
         body = len(head) + 1 if head else 0

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.chunk.atoms import MOST_ATOMS, Atom, Cutter, Room, Run
-from pipeline.chunk.leaves import DEEPEST, Leaf, leaves
+from pipeline.chunk.joining import Joining, Small
+from pipeline.chunk.leaves import DEEPEST, Leaf, leaves, opened
 from pipeline.chunk.likeness import Likeness, threshold
 from pipeline.chunk.packing import Draft, by_likeness, by_strength, filled, halves, lead
 from pipeline.chunk.partition import Priority, content_hash
@@ -26,7 +27,7 @@ class Way:
 
     ``across``: a chunk may hold several heading sections. ``rows``: solid blocks are always rows and lines. ``lines``:
     line breaks are cut before sentences. ``wide``: a solid block may fill the whole encoder. ``fills``: every piece is
-    as full as it can be.
+    as full as it can be. ``joins``: small neighbouring heading sections share a chunk.
     """
 
     across: bool = False
@@ -34,14 +35,15 @@ class Way:
     lines: bool = False
     wide: bool = False
     fills: bool = False
+    joins: bool = False
 
 
 WAYS: dict[Strategy, Way] = {
-    "hierarchical": Way(),
+    "hierarchical": Way(joins=True),
     "fixed": Way(across=True, rows=True, fills=True),
     "recursive": Way(across=True, lines=True),
     "semantic": Way(),
-    "document_aware": Way(wide=True),
+    "document_aware": Way(wide=True, joins=True),
 }
 
 
@@ -154,9 +156,13 @@ class Drafting:
         full = sizes.maximum - sizes.special
         wide = sizes.encoder - sizes.special if self._way.wide else 0
         if not self._way.across:
-            for number, leaf in enumerate(self.parts):
-                room = full - self.texts.heading(leaf.path).size
-                for run in self._cutter.runs(number, leaf.blocks, Room(room, room - sizes.overlap, wide)):
+            for group in self._groups():
+                room = full - self.texts.heading(self.texts.common(group)).size
+                space = Room(room, room - sizes.overlap, wide)
+                if len(group) > 1:
+                    yield room, self._joined(group, space)
+                    continue
+                for run in self._cutter.runs(group[0], self.parts[group[0]].blocks, space):
                     yield room, run
             return
         longest = max((self.texts.heading(leaf.path).size for leaf in self.parts), default=0)
@@ -180,6 +186,46 @@ class Drafting:
         if joined.atoms:
             yield room, joined
 
+    def _groups(self) -> Iterator[range]:
+        """Heading sections by chunk: small neighbours together."""
+        if not self._way.joins or len(self.parts) < 2:
+            yield from (range(number, number + 1) for number in range(len(self.parts)))
+            return
+        sizes = self._sizes
+        least = self._spec.child_min_tokens - sizes.special
+        full = sizes.maximum - sizes.special
+
+        def room(path: tuple[str, ...]) -> int:
+            return full - min(sizes.path, -(-self.texts.heading(path).size // _STEP) * _STEP)
+
+        yield from Joining(least, max(0, least), room).groups(self.parts, [self._small(leaf) for leaf in self.parts])
+
+    def _small(self, leaf: Leaf) -> Small:
+        """Its tokens, or that they are more than a chunk holds."""
+        size = sum(self._line(level, heading) for level, heading in opened(leaf))
+        for block in leaf.blocks:
+            if size > self._sizes.maximum:
+                break
+            size += self._cutter.bounded(block.text, self._sizes.maximum)
+        opening = (min(leaf.opens, default=0), content_hash(PATH_JOIN.join(leaf.path)))
+        pages = (leaf.blocks[0].page, leaf.blocks[-1].page)
+        return Small(size, opening, pages, any(block.anchors for block in leaf.blocks))
+
+    def _line(self, level: int, heading: str) -> int:
+        """Tokens of a heading that stands in the text."""
+        return self.texts.size(f"{'#' * level} {self.texts.short(heading)}")
+
+    def _joined(self, group: range, room: Room) -> Run:
+        """The atoms of several heading sections, all of them small."""
+        joined = Run()
+        for number in group:
+            at = len(joined.atoms)
+            for run in self._cutter.runs(number, self.parts[number].blocks, room):
+                joined.atoms += run.atoms
+            if at:
+                joined.atoms[at] = self._opening(self.parts[number], joined.atoms[at])
+        return joined
+
     def _opening(self, leaf: Leaf, atom: Atom) -> Atom:
         """The first atom of a heading section: a stronger place, the stronger the higher its heading stands."""
         if not leaf.opens:
@@ -187,7 +233,7 @@ class Drafting:
         strength = min(leaf.opens) - DEEPEST - 1
         if leaf.heading is None:  # a heading with nothing below it is the text itself
             return replace(atom, priority=(strength, atom.priority[1]))
-        above = sum(self.texts.size(f"{'#' * n} {self.texts.short(p)}") for n, p in _opened(leaf))
+        above = sum(self._line(level, heading) for level, heading in opened(leaf))
         return replace(atom, priority=(strength, content_hash(PATH_JOIN.join(leaf.path))), above=above)
 
     def _room_from(self, atom: Atom) -> int:
@@ -210,9 +256,3 @@ class Drafting:
             stage=STAGE,
             kind="too-many-chunks",
         )
-
-
-def _opened(leaf: Leaf) -> Iterator[tuple[int, str]]:
-    """Depth and words of each heading that begins with the leaf."""
-    count = min(len(leaf.opens), len(leaf.path))
-    yield from zip(leaf.levels[len(leaf.path) - count :], leaf.path[len(leaf.path) - count :], strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from schemas.documents import Block
@@ -60,6 +60,20 @@ def leaves(blocks: Sequence[Block], is_long: Callable[[str], bool]) -> list[Leaf
         else:
             waiting = leaf.opens
     return kept
+
+
+def shared_depth(one: Leaf, other: Leaf) -> int:
+    """How many of their outermost headings are the same ones."""
+    depth = 0
+    while depth < min(len(one.keys), len(other.keys)) and one.keys[depth] == other.keys[depth]:
+        depth += 1
+    return depth
+
+
+def opened(leaf: Leaf) -> Iterator[tuple[int, str]]:
+    """Depth and words of each heading that begins with the leaf; none where its heading is the text itself."""
+    count = min(len(leaf.opens), len(leaf.path)) if leaf.heading is not None else 0
+    yield from zip(leaf.levels[len(leaf.path) - count :], leaf.path[len(leaf.path) - count :], strict=True)
 
 
 def _settled(found: list[Leaf], index: int) -> Leaf:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.chunk.atoms import Atom
-from pipeline.chunk.leaves import Leaf
+from pipeline.chunk.leaves import Leaf, shared_depth
 from pipeline.chunk.ruler import CHARACTERS_PER_TOKEN, Ruler
 from pipeline.ports import TokenCounter
 
@@ -67,11 +67,12 @@ class Texts:
 
     def path(self, atoms: Sequence[Atom]) -> tuple[str, ...]:
         """The headings that all of the atoms stand under."""
-        opening = self._parts[atoms[0].leaf]
-        shared = len(opening.path)
-        for number in {atom.leaf: None for atom in atoms}:
-            shared = _shared(opening, self._parts[number], shared)
-        return opening.path[:shared]
+        return self.common(dict.fromkeys(atom.leaf for atom in atoms))
+
+    def common(self, numbers: Collection[int]) -> tuple[str, ...]:
+        """The headings that all of these leaves stand under."""
+        opening = self._parts[next(iter(numbers))]
+        return opening.path[: min(shared_depth(opening, self._parts[number]) for number in numbers)]
 
     def embedded(self, atoms: Sequence[Atom]) -> str:
         """Text of a chunk; headings below its common path stand in it, shortened as in paths."""
@@ -87,7 +88,7 @@ class Texts:
         before: Leaf | None = None
         for number, group in _by_leaf(atoms):
             leaf = self._parts[number]
-            known = shared if before is None else max(shared, _shared(before, leaf, len(leaf.path)))
+            known = shared if before is None else max(shared, shared_depth(before, leaf))
             for level, heading in zip(leaf.levels[known:], leaf.path[known:], strict=True):
                 out.append(f"{'#' * level} {heading if fenced else self.short(heading)}")
             before = leaf
@@ -97,14 +98,6 @@ class Texts:
 
 def _prefix(path: tuple[str, ...]) -> str:
     return PATH_JOIN.join(path) + "\n\n" if path else ""
-
-
-def _shared(one: Leaf, other: Leaf, most: int) -> int:
-    """How many of their outermost headings, at most ``most``, are the same ones."""
-    shared = 0
-    while shared < min(most, len(one.keys), len(other.keys)) and one.keys[shared] == other.keys[shared]:
-        shared += 1
-    return shared
 
 
 def _by_leaf(atoms: Sequence[Atom]) -> Iterator[tuple[int, Sequence[Atom]]]:

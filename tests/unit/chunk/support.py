@@ -67,6 +67,7 @@ def sentence(number: int, words: int = 12) -> str:
 
 
 STRATEGIES: tuple[Strategy, ...] = ("hierarchical", "fixed", "recursive", "semantic", "document_aware")
+APART: dict[str, Any] = {"child_min_tokens": 1}  # no section is small enough to share a chunk
 SMALL: dict[str, Any] = {"child_tokens": 48, "child_min_tokens": 24, "child_max_tokens": 64, "parent_tokens": 160}
 
 

@@ -13,6 +13,7 @@ from schemas.documents import Block
 from schemas.generation import EncoderSpec
 from schemas.keys import DocumentRef
 from tests.unit.chunk.support import (
+    APART,
     REF,
     WordCounter,
     body,
@@ -37,6 +38,7 @@ def test_children_restart_at_headings_and_carry_their_path() -> None:
         paragraph("Use apt."),
         heading("Usage", 2),
         paragraph("Run it."),
+        **APART,
     )
     assert [(c.heading_path, c.text) for c in result.chunks] == [
         (("Guide",), "Intro."),
@@ -88,12 +90,11 @@ def test_ids_depend_on_everything_searched_or_filtered() -> None:
 
 @pytest.mark.requirement("I6")
 def test_equal_chunks_of_a_document_have_ids_of_their_own() -> None:
-    result = chunked(
-        heading("Q", 2), paragraph("Yes."), heading("Q", 2), paragraph("Yes."), heading("Q", 2), paragraph("Yes.")
-    )
+    question = (heading("Q", 2), paragraph("Yes."))
+    result = chunked(*question, *question, *question, **APART)
     assert len({c.chunk_id for c in result.chunks}) == 3
     assert len({c.embed_hash for c in result.chunks}) == 1
-    fewer = chunked(heading("Q", 2), paragraph("Yes."), heading("Q", 2), paragraph("Yes."))
+    fewer = chunked(*question, *question, **APART)
     assert {c.chunk_id for c in fewer.chunks} < {c.chunk_id for c in result.chunks}
 
 
@@ -237,7 +238,7 @@ def test_an_endless_title_or_heading_is_cut_for_embedding_and_indexed_in_full() 
 
 @pytest.mark.requirement("A4")
 def test_headings_without_text_are_still_found() -> None:
-    result = chunked(heading("A"), heading("B", 2), heading("C", 2), paragraph("x"), heading("D"))
+    result = chunked(heading("A"), heading("B", 2), heading("C", 2), paragraph("x"), heading("D"), **APART)
     assert [(c.heading_path, c.text) for c in result.chunks] == [
         (("A",), "B"),
         (("A", "C"), "x"),
@@ -254,9 +255,9 @@ def test_an_empty_document_has_neither_chunks_nor_sections() -> None:
 @pytest.mark.requirement("A4", "I8")
 def test_too_many_chunks_is_the_document_s_error() -> None:
     blocks = [block for i in range(30) for block in (heading(f"h{i}"), paragraph(f"text {i}"))]
-    assert len(chunked(*blocks, max_chunks=30).chunks) == 30
+    assert len(chunked(*blocks, max_chunks=30, **APART).chunks) == 30
     with pytest.raises(DocumentError, match="more than 29 chunks") as caught:
-        chunked(*blocks, max_chunks=29)
+        chunked(*blocks, max_chunks=29, **APART)
     assert (caught.value.stage, caught.value.kind) == ("chunk", "too-many-chunks")
 
 

@@ -21,6 +21,7 @@ from pipeline.ports import Vectors
 from schemas.documents import Block
 from schemas.generation import ChunkingSpec, EncoderSpec, Strategy
 from tests.unit.chunk.support import (
+    APART,
     REF,
     STRATEGIES,
     WordCounter,
@@ -126,7 +127,7 @@ def test_recursive_joins_small_sections_and_cuts_at_the_highest_heading() -> Non
     assert len(found) == 6
     assert [chunk.heading_path for chunk in found] == [(f"Part {part}",) for part in range(6)]
     assert all(f"## Chapter {part}.2" in chunk.text for part, chunk in enumerate(found))
-    assert len(chunked(*blocks).chunks) == 18
+    assert len(chunked(*blocks, **APART).chunks) == 18
 
 
 @pytest.mark.requirement("A4")
