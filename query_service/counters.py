@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
+from pipeline.errors import ConfigError
 from pipeline.ports import TokenCounter
 from schemas.generation import Generation
+
+log = logging.getLogger("headwater.query.evidence")
 
 LoadCounter = Callable[[Generation], TokenCounter]
 
@@ -20,13 +24,20 @@ class Counters:
         self._lock = asyncio.Lock()
 
     async def of(self, generation: Generation) -> TokenCounter:
-        """The generation's counter. Raises ConfigError where its tokenizer is not on this machine."""
+        """The generation's counter; where its tokenizer is not on this machine, an estimate from above."""
         key = generation.encoder.model_dump_json()
         if key not in self._kept:
             async with self._lock:
                 if key not in self._kept:
-                    self._kept[key] = await asyncio.to_thread(self._load, generation)
+                    self._kept[key] = await asyncio.to_thread(self._loaded, generation)
         return self._kept[key]
+
+    def _loaded(self, generation: Generation) -> TokenCounter:
+        try:
+            return self._load(generation)
+        except ConfigError as error:
+            log.warning("tokens of evidence are estimated: %s", error)
+            return estimated(generation)
 
 
 def estimated(generation: Generation) -> TokenCounter:

@@ -76,7 +76,7 @@ class Gatherer:
         self._everything = Everything(reader, gate)
 
     async def gather(self, mode: EvidenceMode, asked: Asked, found: Sequence[Found], budget: int) -> Evidence:
-        """Evidence of the hits, which stand best first, in ``budget`` tokens. Raises StoreUnavailable or ConfigError.
+        """Evidence of the hits, which stand best first, in ``budget`` tokens. Raises StoreUnavailable.
 
         ``all`` that does not fit is answered with the hits' sections, and said to be incomplete.
         """

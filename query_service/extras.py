@@ -48,7 +48,7 @@ class Extras:
     async def of(
         self, request: SearchRequest, asked: Asked, page: Sequence[Supplied], hits: Sequence[SearchHit], trials: Trials
     ) -> Extra:
-        """``hits`` are those of ``page``, in its order. Raises FieldError, StoreUnavailable or ConfigError."""
+        """``hits`` are those of ``page``, in its order. Raises FieldError or StoreUnavailable."""
         evidence = suggestion = None
         if request.evidence != "none":
             found = [found_of(item) for item in page]

@@ -10,7 +10,8 @@ from unittest import mock
 
 import pytest
 
-from pipeline.ports import IndexReader
+from pipeline.errors import ConfigError
+from pipeline.ports import IndexReader, TokenCounter
 from query_service import everything
 from query_service.counters import Counters
 from query_service.everything import Standing
@@ -23,6 +24,7 @@ from schemas.api import SearchFilters
 from schemas.api_ranking import Evidence
 from schemas.documents import Manifest, Section
 from schemas.events import AccessTombstone
+from schemas.generation import Generation
 from tests.unit.query.test_cutting import COUNTER
 from tests.unit.query.world import GENERATION, TENANT, World, anyone, chunk_id, ref
 
@@ -295,6 +297,24 @@ async def test_the_service_gives_evidence_and_refuses_a_budget_above_its_limit(w
         refused = await run.post({"query": "pump", "evidence": "sections", "token_budget": 32_001})
         assert refused.status_code == 422 and refused.json()["errors"][0]["field"] == "token_budget"
         assert "32000" in refused.text
+
+
+@pytest.mark.requirement("B6")
+async def test_a_counter_is_loaded_once_a_generation_and_estimated_where_it_is_missing(world: World) -> None:
+    loads: list[str] = []
+
+    def load(generation: Generation) -> TokenCounter:
+        loads.append(generation.name)
+        if generation.encoder.model == "missing":
+            raise ConfigError("encoder.weights", "not here", "Fetch it.")
+        return COUNTER
+
+    counters = Counters(load)
+    generation = world.store.read_generations()[GENERATION]
+    assert [await counters.of(generation) for _ in range(3)] == [COUNTER] * 3 and loads == [GENERATION]
+    other = generation.model_copy(update={"encoder": generation.encoder.model_copy(update={"model": "missing"})})
+    assert (await counters.of(other)).count("four") > 2 and await counters.of(other) is await counters.of(other)
+    assert len(loads) == 2
 
 
 @pytest.mark.requirement("B6")
