@@ -81,6 +81,7 @@ class World:
             "HEADWATER_GATEWAY__PORT": str(chosen["gateway"]),
             "HEADWATER_BODIES__STORE": f"file://{self.folder / 'bodies'}",
             "HEADWATER_CANARY__ENABLED": "false",
+            "HEADWATER_LIMITS__REQUESTS_PER_MINUTE": "0",  # one person asks as fast as it goes
             "HEADWATER_SOURCES": json.dumps(given if watched else []),
         }
 

@@ -50,7 +50,7 @@ def create(
     try:
         made = ApiKey(
             id=key_id, salt=salt, sha256=digest, tenant=tenant, subject=user.removeprefix("user:"),
-            roles=tuple(sorted(set(role or ()))),  # type: ignore[arg-type]
+            roles=tuple(sorted(set(role or ()))),
             products=tuple(product) if product else None, as_of_from=as_of_from, as_of_until=as_of_until, note=note,
             created_at=now, expires_at=now + int(days * DAY_US) if days else None,
         )  # fmt: skip

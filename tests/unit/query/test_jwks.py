@@ -100,7 +100,7 @@ async def test_the_algorithm_belongs_to_the_key() -> None:
         token("rsa-1", kid="rsa-2"),  # signed by one, named another
         token("ec-1", "ES256", kid="rsa-1"),
         token("rsa-1", kid=None),
-        jwt.encode(claims(), None, algorithm="none", headers={"kid": "rsa-1"}),
+        jwt.encode(claims(), "", algorithm="none", headers={"kid": "rsa-1"}),
         _signed_with_bytes(pem, "rsa-1"),
         _signed_with_bytes(json.dumps(jwk("rsa-1")).encode(), "rsa-1"),
         _signed_with_bytes(b"", "rsa-1"),

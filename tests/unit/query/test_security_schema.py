@@ -89,7 +89,8 @@ def _checks() -> list[Any]:
 
 
 def _operations(asked: Asked) -> list[Any]:
-    return [found.ok() for found in asked.schema.get_all_operations()]
+    found: list[Any] = list(asked.schema.get_all_operations())
+    return [operation.ok() for operation in found]
 
 
 def _walk(asked: Asked, strategy: Any, checks: list[Any], met: set[int]) -> None:
