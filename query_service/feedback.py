@@ -36,8 +36,8 @@ class Feedback:
         """Store it. Raises NotFound for a query that is not the caller's, FieldError for a target that the query did
         not show, BusUnavailable."""
         asker = self._log.references.scope(caller)
-        shown = await self._log.shown(caller.tenant, request.query_id)
-        if shown is None or shown.asker != asker:
+        shown = await self._log.shown(caller.tenant, asker, request.query_id)
+        if shown is None:
             raise NotFound
         for field in ("chunk_id", "document_uid"):
             named = getattr(request, field)

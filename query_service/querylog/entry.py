@@ -16,7 +16,7 @@ from query_service.retrieve import Outcome
 from query_service.scope import FieldError, Scope
 from query_service.state import NotReady
 from schemas.access import Closure
-from schemas.api import SearchRequest, SearchResponse
+from schemas.api import SearchHit, SearchRequest, SearchResponse
 from schemas.api_ranking import RerankReport
 from schemas.querylog import MAX_LOGGED, Kind, LoggedCounts, LoggedHit, QueryOutcome
 
@@ -74,12 +74,7 @@ class Entry:
         """The reply: ids, scores and counts of it."""
         self.query_id = response.query_id
         self.generation = response.generation
-        self.hits = tuple(
-            LoggedHit(
-                chunk_id=hit.chunk_id, document_uid=hit.document_uid, **hit.scores.model_dump(exclude_none=True)
-            )
-            for hit in response.hits[:MAX_LOGGED]
-        )  # fmt: skip
+        self.hits = tuple(_hit(hit) for hit in response.hits[:MAX_LOGGED])
         self.counts = self.counts.model_copy(update={**response.counts.model_dump(), "shown": len(response.hits)})
         if response.evidence is not None:
             passages = response.evidence.passages[:MAX_LOGGED]
@@ -106,6 +101,15 @@ class Entry:
     def ended(self) -> None:
         """Take the time."""
         self.total_ms = round((time.perf_counter() - self.begun) * 1000, 3)
+
+
+def _hit(hit: SearchHit) -> LoggedHit:
+    scores = hit.scores
+    return LoggedHit.model_construct(  # all of it was checked in the reply; this is on the path of a search
+        chunk_id=hit.chunk_id, document_uid=hit.document_uid, dense_distance=scores.dense_distance,
+        dense_rank=scores.dense_rank, sparse_score=scores.sparse_score, sparse_rank=scores.sparse_rank,
+        fused=scores.fused, rerank=scores.rerank, final=scores.final, exact=scores.exact,
+    )  # fmt: skip
 
 
 CURRENT: ContextVar[Entry | None] = ContextVar("query log entry", default=None)

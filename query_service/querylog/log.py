@@ -134,14 +134,17 @@ class QueryLog:
         record = record_of(entry, self.references, self.settings)
         return outgoing(record.tenant, encode(record))
 
-    async def shown(self, tenant: str, query_id: str) -> Shown | None:
-        """A query of the tenant that was answered here or that the view knows."""
+    async def shown(self, tenant: str, asker: str, query_id: str) -> Shown | None:
+        """A query of this person that was answered here or that the view knows. One of somebody else takes the same
+        way as one that never was."""
         found = self._recent.get(query_id)
+        if found is not None and (found.tenant, found.asker) == (tenant, asker):
+            return found
         view = self.view
-        if found is None and view is not None:
-            record = await asyncio.to_thread(view.query, tenant, query_id, self._clock.now())
-            found = None if record is None else Shown.of(record)
-        return found if found is not None and found.tenant == tenant else None
+        if view is None:
+            return None
+        record = await asyncio.to_thread(view.query, tenant, query_id, self._clock.now(), asker)
+        return None if record is None else Shown.of(record)
 
     # ------------------------------------------------------------ feedback, forgetting, persons
 

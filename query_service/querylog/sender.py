@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import islice
 
 from pipeline.errors import HeadwaterError, Reject
 from pipeline.observe import Metrics
@@ -17,6 +17,7 @@ from schemas.topics import Topic
 log = logging.getLogger("headwater.query.log")
 
 BATCH = 500
+MAX_BYTES = 64 * 1024 * 1024  # of records that wait
 GATHER_S = 0.05  # so that a busy service sends batches
 PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 STOP_S = 3.0
@@ -58,7 +59,8 @@ class Sender:
         self._metrics = metrics
         self._limit = limit
         self._waiting: deque[Make] = deque()
-        self._batch: list[Outgoing] = []  # being sent; kept until the log has it
+        self._ready: deque[Outgoing] = deque()  # encoded, which takes less room; kept until the log has them
+        self._bytes = 0
         self._wake = threading.Event()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -71,7 +73,7 @@ class Sender:
 
     def put(self, make: Make) -> bool:
         """Take a record; false where the queue is full."""
-        if len(self._waiting) >= self._limit:
+        if len(self._waiting) + len(self._ready) >= self._limit or self._bytes >= MAX_BYTES:
             self._metrics.count("headwater_query_log_total", result="dropped")
             self._say("the query log's queue is full; records are dropped")
             return False
@@ -86,7 +88,7 @@ class Sender:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=seconds)
-        lost = len(self._waiting) + len(self._batch)
+        lost = len(self._waiting) + len(self._ready)
         if lost:
             self._metrics.count("headwater_query_log_total", lost, result="lost")
             log.warning("records of the query log are lost: the log did not take them", extra={"fields": {"n": lost}})
@@ -100,14 +102,14 @@ class Sender:
         while True:
             if self._ending.is_set():
                 deadline = time.monotonic() + STOP_S if deadline is None else deadline
-                if not (self._waiting or self._batch) or time.monotonic() > deadline:
+                if not (self._waiting or self._ready) or time.monotonic() > deadline:
                     break
-            elif not self._waiting and not self._batch:
+            elif not self._waiting and not self._ready:
                 self._wake.wait()
                 self._wake.clear()
                 self._ending.wait(GATHER_S)
             self._take()
-            if not self._batch:
+            if not self._ready:
                 continue
             if self._send():
                 failures = 0
@@ -118,52 +120,57 @@ class Sender:
         self._outlet.close()
 
     def _take(self) -> None:
-        while len(self._batch) < BATCH and self._waiting:
+        while self._waiting:
             make = self._waiting.popleft()
             try:
-                self._batch.append(make())
+                record = make()
             except Exception:
                 log.exception("a record of the query log could not be made")
                 self._metrics.count("headwater_query_log_total", result="refused")
-        self._metrics.set("headwater_query_log_waiting", len(self._waiting) + len(self._batch))
+                continue
+            self._ready.append(record)
+            self._bytes += len(record.value or b"")
+        self._metrics.set("headwater_query_log_waiting", len(self._ready))
 
     def _send(self) -> bool:
+        """Send the first records; false where the log did not take them."""
+        batch = list(islice(self._ready, BATCH))
         try:
-            self._outlet.publish(self._batch)
+            self._outlet.publish(batch)
         except Reject:
-            self._one_by_one()
+            return self._one_by_one(batch)
         except HeadwaterError as error:
             self._say(f"the log does not take records of queries: {error}")
             return False
         except Exception:
             log.exception("sending to the query log failed")
             return False
-        self._metrics.count("headwater_query_log_total", len(self._batch), result="sent")
-        self._batch = []
-        self._metrics.set("headwater_query_log_waiting", len(self._waiting))
+        self._settled(len(batch), "sent")
         return True
 
-    def _one_by_one(self) -> None:
-        """A record is larger than the log takes: leave out that one only."""
-        fine = []
-        for record in self._batch:
+    def _one_by_one(self, batch: Sequence[Outgoing]) -> bool:
+        """A record is larger than the log takes: that one is left out."""
+        for record in batch:
             try:
                 self._outlet.publish([record])
-                fine.append(record)
             except Reject:
-                self._metrics.count("headwater_query_log_total", result="refused")
+                self._settled(1, "refused")
             except HeadwaterError:
-                self._waiting.appendleft(partial(_same, record))
-        self._batch = fine
+                return False
+            else:
+                self._settled(1, "sent")
+        return True
+
+    def _settled(self, count: int, result: str) -> None:
+        for _ in range(count):
+            self._bytes -= len(self._ready.popleft().value or b"")
+        self._metrics.count("headwater_query_log_total", count, result=result)
+        self._metrics.set("headwater_query_log_waiting", len(self._waiting) + len(self._ready))
 
     def _say(self, what: str) -> None:
         if time.monotonic() - self._said >= SAY_S:
             self._said = time.monotonic()
             log.warning(what)
-
-
-def _same(record: Outgoing) -> Outgoing:
-    return record
 
 
 def outgoing(tenant: str, value: bytes) -> Outgoing:

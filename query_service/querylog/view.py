@@ -229,12 +229,13 @@ class QueryView:
                 for table in ("queries", "feedback")
             )
 
-    def query(self, tenant: str, query_id: str, now: int) -> QueryRecord | None:
-        """One query of the tenant, within the retention."""
+    def query(self, tenant: str, query_id: str, now: int, asker: str | None = None) -> QueryRecord | None:
+        """One query of the tenant, within the retention; of ``asker`` only, where one is named."""
         with self._reader() as db:
             row = db.execute(
-                "SELECT record, text, text_mode FROM queries WHERE query_id = ? AND tenant = ? AND at >= ?",
-                (query_id, tenant, self._oldest(now)),
+                "SELECT record, text, text_mode FROM queries WHERE query_id = ? AND tenant = ? AND at >= ?"
+                " AND coalesce(operator, scope) = coalesce(?, operator, scope)",
+                (query_id, tenant, self._oldest(now), asker),
             ).fetchone()
         return None if row is None else _with_text(row)
 

@@ -94,10 +94,25 @@ def test_a_full_queue_drops_and_counts_and_never_waits() -> None:
     started = time.perf_counter()
     taken = [sender.put(make(b"%d" % i)) for i in range(1, 6)]
     assert time.perf_counter() - started < 0.1
-    assert taken == [True, True, True, False, False] and bus.count("dropped") == 2
+    assert taken == [True, True, False, False, False] and bus.count("dropped") == 3
     bus.publisher.blocked.set()
     assert sender.stop() == 0
-    assert bus.sent() == [b"0", b"1", b"2", b"3"] and bus.count("sent") == 4 and bus.publisher.closed
+    assert bus.sent() == [b"0", b"1", b"2"] and bus.count("sent") == 3 and bus.publisher.closed
+
+
+@pytest.mark.requirement("C5")
+def test_the_queue_is_bounded_in_bytes_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("query_service.querylog.sender.MAX_BYTES", 10)
+    bus = Bus()
+    bus.log.down = True
+    sender = bus.sender()
+    assert sender.put(make(b"0123456789"))
+    until(lambda: bus.publisher.calls >= 1)
+    assert not sender.put(make(b"1")) and bus.count("dropped") == 1
+    bus.log.down = False
+    until(lambda: bus.count("sent") == 1)
+    assert sender.put(make(b"2")) and sender.stop() == 0
+    assert bus.sent() == [b"0123456789", b"2"]
 
 
 @pytest.mark.requirement("C5")
