@@ -39,8 +39,9 @@ def _window(text: str, floor: int, ceiling: int, found: Sequence[Match], limit: 
     low = max(floor, last - limit)
     high = min(ceiling, first + limit)
     sentences = [(low + a, low + b) for a, b in iter_sentences(text[low:high])]
-    begins = [a for a, _ in sentences if a > low or low == floor]  # at the rims of the piece they may only be cut
-    ends = [b for _, b in sentences if b < high or high == ceiling]
+    # At the rims of the piece sentences may only be cut.
+    begins = [a for a, _ in (sentences if low == floor else sentences[1:])]
+    ends = [b for _, b in (sentences if high == ceiling else sentences[:-1])]
     start = _start(text, low, first, last, begins, limit)
     end = min(ceiling, start + limit)
     if end < ceiling:

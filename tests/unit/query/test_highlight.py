@@ -75,6 +75,14 @@ def test_it_begins_and_ends_with_sentences_where_they_fit() -> None:
 
 
 @pytest.mark.requirement("E4")
+def test_the_room_that_is_left_at_the_end_is_filled_with_whole_sentences() -> None:
+    for pad in range(12):
+        text = FILLER * 10 + "x" * pad + " The quay is closed."
+        found = snippet(text, Words.of("quay"), 100)
+        assert found.text.startswith("Nothing of interest") and found.text.endswith("quay is closed.")
+
+
+@pytest.mark.requirement("E4")
 def test_markup_stays_text_and_a_text_without_a_match_shows_its_beginning() -> None:
     text = "<script>alert('x')</script> " + FILLER * 30
     found = snippet(text, Words.of("unheard"), 60)
