@@ -52,6 +52,9 @@ def register(app: typer.Typer) -> None:
 class LogApi(QueryApi):
     """The query log's routes, asked in the role that each needs."""
 
+    def __enter__(self) -> LogApi:
+        return self
+
     def queries(self, tenant: str, **wanted: Any) -> QueriesResponse:
         """``GET /v1/queries``."""
         params = {name: value for name, value in wanted.items() if value is not None}

@@ -30,6 +30,9 @@ def register(app: typer.Typer) -> None:
 class WhyApi(QueryApi):
     """Asks as an operator."""
 
+    def __enter__(self) -> WhyApi:
+        return self
+
     def why(self, tenant: str, user: str, uid: str, generation: str | None) -> WhyResponse:
         """``GET /v1/why``."""
         params = {"user": user, "document": uid} | ({"generation": generation} if generation is not None else {})

@@ -74,6 +74,7 @@ class Service:
             known = path.endswith(ANN)
             found = WhoResponse(scope=path.rsplit("/", 1)[1], user="user:ann" if known else None)
         elif path == "/v1/queries/purge":
+            assert body is not None
             found = PurgeResponse(tenant="acme", before=body["before"], scope=None, here=2, log_until=body["before"])
         elif path == "/v1/why":
             assert self.why is not None
