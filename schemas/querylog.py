@@ -19,6 +19,7 @@ QueryOutcome = Literal["answered", "refused", "failed", "late", "cancelled"]
 Verdict = Literal["helpful", "not_helpful", "wrong", "outdated", "forbidden"]
 TextMode = Literal["none", "redacted", "full"]
 MAX_COMMENT = 2000
+NO_PERSON = "0" * 32  # the reference of who acts with a command and not with a token
 MAX_LOGGED = 1000  # hits and other passages named by one record
 
 Reference = Annotated[

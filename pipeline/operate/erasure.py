@@ -27,6 +27,7 @@ from pipeline.sources.ledger import Ledger
 from schemas.access import ERASING, SUSPENDED
 from schemas.deletion import TenantErasure
 from schemas.keys import DocumentRef, membership_key
+from schemas.querylog import NO_PERSON, PurgeRecord
 from schemas.topics import Topic
 
 QUIET_S = 15.0  # owners write their cursor every 5 s, the gateway's every 10 s
@@ -100,12 +101,26 @@ class Eraser:
             self._wait_for_lanes()
             self._drop([place for place in self._standing() if place is not None])
             self._bodies.erase_tenant(self.tenant)
+            self._purge_queries()
             # The marks kept everybody out until here. The shared collections go as soon as their end is applied.
             self._end_source(OPERATOR_SOURCE, self._held([Topic.MEMBERSHIP]))
             self._wait_for_lanes()
             self._drop([None])
         self._bodies.erase_tenant(self.tenant)
         return ErasureProof(self._settings, self._store, self.tenant, self._clock).prove()
+
+    def _purge_queries(self) -> None:
+        """Have every view of the query log forget the tenant; the topic itself does by its retention."""
+        from pipeline.bus.codec import encode
+        from pipeline.bus.producer import KafkaPublisher
+
+        now = self._clock.now()
+        purge = PurgeRecord(at=now, tenant=self.tenant, before=now, by=NO_PERSON)
+        publisher = KafkaPublisher(self._settings, "erase")
+        try:
+            publisher.publish([Outgoing(str(Topic.QUERIES), self.tenant, encode(purge))])
+        finally:
+            publisher.close()
 
     # ------------------------------------------------------------ who may still write
 

@@ -13,7 +13,7 @@ from schemas.deletion import DeletionPlace, TenantErasure, standing
 from schemas.topics import Topic
 
 ENDED = (Topic.CONTENT, Topic.ACCESS, Topic.MEMBERSHIP, Topic.CURSORS)  # cursors last: they say what is left to do
-TRAILING = (Topic.MAINTENANCE, Topic.REQUESTS, Topic.RECEIPTS, Topic.DEAD_LETTER)
+TRAILING = (Topic.MAINTENANCE, Topic.REQUESTS, Topic.RECEIPTS, Topic.DEAD_LETTER, Topic.QUERIES)
 
 
 def collections_of(store: IndexStore) -> list[str | None]:
@@ -98,6 +98,8 @@ class ErasureProof:
         keep, segment = (micros_of(configuration.get(name)) for name in ("retention.ms", "segment.ms"))
         by = newest + keep + segment if keep is not None and segment is not None else None
         note = "ids, versions and times; no text"
+        if topic is Topic.QUERIES:
+            note = "queries with the words that querylog.text allows; the views of query services have dropped them"
         return bounded(f"log/{topic}", "records that name the tenant", found, self._clock.now(), by, note)
 
     def _trail(self, topic: Topic) -> Iterator[Record]:
