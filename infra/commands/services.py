@@ -18,6 +18,7 @@ from infra.progress import reporter
 from infra.state import Store
 from infra.supervisor import TABLE, Supervisor
 from pipeline import settings as config
+from pipeline.errors import ConfigError
 
 ServicesOnly = Annotated[bool, typer.Option("--services-only", help="Only Kafka and Weaviate.")]
 COLOURS = {"up": "green", "external": "green", "starting": "yellow", "down": "red", "unreachable": "red"}
@@ -72,7 +73,10 @@ def fetch(json: JsonFlag = False) -> None:
     with reporter(progress_console()) as report:
         services.obtain(report)
     if files.needed(settings):
-        files.fetch(settings)
+        try:
+            files.fetch(settings)
+        except ConfigError as error:  # searches work without it, and the query service tries again
+            progress_console().print(f"reranker: {error}", highlight=False, soft_wrap=True)
     if json:
         emit_json({"ok": True, "cache_dir": str(services.cache_dir)})
     else:

@@ -12,6 +12,7 @@ from pipeline.settings import Settings
 from pipeline.settings_query import RerankSettings
 from query_service.rerank import files
 from query_service.rerank.load import load_reranker
+from query_service.wiring import reranker
 
 
 def host(tmp_path: Path, **rerank: object) -> Settings:
@@ -38,6 +39,18 @@ def test_settings_that_cannot_work_name_field_and_remedy(tmp_path: Path) -> None
     for url in (None, "host:8080", "ftp://host"):
         with pytest.raises(ConfigError, match=r"rerank\.url: .* needs the address"):
             load_reranker(host(tmp_path, backend="endpoint", url=url), Metrics())
+
+
+@pytest.mark.requirement("B12")
+def test_what_is_off_or_behind_a_server_fetches_nothing(tmp_path: Path) -> None:
+    assert reranker(host(tmp_path, backend="off"), Metrics()) is None
+    assert not any(files.needed(host(tmp_path, backend=backend)) for backend in ("off", "endpoint"))
+    assert not files.needed(host(tmp_path, weights=tmp_path))
+    load = reranker(host(tmp_path, backend="endpoint", url="http://host:8080", model="m"), Metrics())
+    assert load is not None
+    made = load()
+    assert made.name == "m" and list(tmp_path.iterdir()) == []
+    made.close()
 
 
 def test_a_folder_of_your_own_is_taken_as_it_is(tmp_path: Path) -> None:
