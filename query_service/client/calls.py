@@ -22,8 +22,10 @@ from schemas.api import (
     SearchResponse,
     TraceResponse,
 )
+from schemas.api_feedback import FeedbackRequest, FeedbackResponse
 from schemas.api_neighbours import NeighboursResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
+from schemas.querylog import Verdict
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
@@ -64,8 +66,27 @@ class Call(Generic[Reply]):
 
 def search(query: str, fields: SearchFields) -> Call[SearchResponse]:
     """``POST /v1/search``. Raises InvalidRequest, with the fields' names, before anything is sent."""
+    request = _checked(SearchRequest, {"query": query, **fields})
+    body = request.model_dump(mode="json", exclude_unset=True)
+    return Call("POST", "/v1/search", SearchResponse, body=body, extra_s=request.wait_ms / 1000)
+
+
+def feedback(
+    query_id: str, verdict: Verdict, chunk_id: str | None, document_uid: str | None, comment: str | None
+) -> Call[FeedbackResponse]:
+    """``POST /v1/feedback``; a later verdict on the same target replaces it. Raises InvalidRequest."""
+    given = {
+        "query_id": query_id, "verdict": verdict, "chunk_id": chunk_id, "document_uid": document_uid,
+        "comment": comment,
+    }  # fmt: skip
+    body = _checked(FeedbackRequest, given).model_dump(mode="json", exclude_none=True)
+    return Call("POST", "/v1/feedback", FeedbackResponse, body=body)
+
+
+def _checked(model: type[Reply], given: Mapping[str, Any]) -> Reply:
+    """What was given, as a request. Raises InvalidRequest with the fields' names and without their values."""
     try:
-        request = SearchRequest.model_validate({"query": query, **fields})
+        return model.model_validate(given)
     except ValidationError as error:
         problems = tuple(
             FieldProblem(
@@ -74,9 +95,6 @@ def search(query: str, fields: SearchFields) -> Call[SearchResponse]:
             )
             for item in error.errors(include_url=False, include_input=False, include_context=False)
         )
-    else:
-        body = request.model_dump(mode="json", exclude_unset=True)
-        return Call("POST", "/v1/search", SearchResponse, body=body, extra_s=request.wait_ms / 1000)
     raise InvalidRequest("Correct the named fields.", fields=problems)  # outside, so that it carries no input along
 
 

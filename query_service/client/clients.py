@@ -23,8 +23,10 @@ from schemas.api import (
     SectionView,
     TraceResponse,
 )
+from schemas.api_feedback import FeedbackResponse
 from schemas.api_neighbours import NeighboursResponse
 from schemas.api_ranking import Evidence
+from schemas.querylog import Verdict
 
 TIMEOUT_S = 30.0
 CONNECT_S = 5.0
@@ -153,6 +155,18 @@ class HeadwaterClient(_Common):
         """The passages around a hit, in the version of the document that holds it."""
         return self._run(calls.neighbours(document_uid, chunk_id, before, after))
 
+    def feedback(
+        self,
+        query_id: str,
+        verdict: Verdict,
+        *,
+        chunk_id: str | None = None,
+        document_uid: str | None = None,
+        comment: str | None = None,
+    ) -> FeedbackResponse:
+        """Say what an answer, or one passage or document of it, was worth."""
+        return self._run(calls.feedback(query_id, verdict, chunk_id, document_uid, comment))
+
     def trace(self, document_uid: str) -> TraceResponse:
         """What became of a document's events."""
         return self._run(calls.trace(document_uid))
@@ -265,6 +279,18 @@ class AsyncHeadwaterClient(_Common):
     ) -> NeighboursResponse:
         """The passages around a hit, in the version of the document that holds it."""
         return await self._run(calls.neighbours(document_uid, chunk_id, before, after))
+
+    async def feedback(
+        self,
+        query_id: str,
+        verdict: Verdict,
+        *,
+        chunk_id: str | None = None,
+        document_uid: str | None = None,
+        comment: str | None = None,
+    ) -> FeedbackResponse:
+        """Say what an answer, or one passage or document of it, was worth."""
+        return await self._run(calls.feedback(query_id, verdict, chunk_id, document_uid, comment))
 
     async def trace(self, document_uid: str) -> TraceResponse:
         """What became of a document's events."""

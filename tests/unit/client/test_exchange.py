@@ -28,6 +28,7 @@ from query_service.client.calls import SearchFields
 from query_service.client.exchange import Credentials
 from schemas.api import FieldProblem, Problem, SearchRequest
 from schemas.api_examples import FRESHNESS_RESPONSE, SEARCH_RESPONSE
+from schemas.api_examples_operations import FEEDBACK_RESPONSE
 from tests.unit.client.both import BASE, KINDS, Both, Kind
 
 pytestmark = pytest.mark.anyio
@@ -265,6 +266,21 @@ async def test_only_what_was_given_is_sent(kind: Kind) -> None:
     assert found.hits[0].document_id == "sales/refunds.md"
     assert json.loads(script.seen[0].content) == {"query": "refunds", "k": 3, "filters": {"sources": ["wiki"]}}
     assert script.seen[0].url == f"{BASE}/v1/search"
+
+
+@pytest.mark.requirement("E3")
+async def test_feedback(kind: Kind) -> None:
+    reply = {**FEEDBACK_RESPONSE, "verdict": "wrong"}
+    script = Script(ok(reply))
+    query_id, chunk = str(reply["query_id"]), str(reply["chunk_id"])
+    said = await Both(kind, script).ask("feedback", query_id, "wrong", chunk_id=chunk, comment="It takes ten days.")
+    assert said.verdict == "wrong"
+    sent = {"query_id": query_id, "chunk_id": chunk, "verdict": "wrong", "comment": "It takes ten days."}
+    assert (script.seen[0].url.path, json.loads(script.seen[0].content)) == ("/v1/feedback", sent)
+    for fields, named in (({"verdict": "nice"}, "verdict"), ({"chunk_id": "x"}, "chunk_id")):
+        with pytest.raises(InvalidRequest) as caught:
+            await Both(kind, script).ask("feedback", query_id, **{"verdict": "wrong", **fields})
+        assert [f.field for f in caught.value.fields] == [named]
 
 
 async def test_a_newer_service_may_say_more(kind: Kind) -> None:
