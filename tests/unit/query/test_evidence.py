@@ -59,7 +59,7 @@ class Bench:
         self.world = world
         self.closure = closure
         self.overlay = Overlay()
-        reader: IndexReader = Between(world.store.reader(), **after)  # type: ignore[assignment]
+        reader: IndexReader = Between(world.store.reader(), **after)
         self.gatherer = Gatherer(
             reader, Gate(reader, self.overlay, world.clock), Counters(lambda generation: COUNTER)
         )  # fmt: skip
