@@ -234,7 +234,9 @@ class QueryService:
         """What query expansion may ask: searches and texts of this request's scope, filters and generation."""
 
         def plan_of(query: str) -> Plan:
-            return self._plan(request.model_copy(update={"query": query}), scope, generation)
+            # What the caller quoted stays demanded, whoever thought of the further query.
+            thought = self._plan(request.model_copy(update={"query": query}), scope, generation)
+            return replace(thought, phrases=plan.phrases)
 
         def passage_plan(text: str) -> Plan:
             vector = asyncio.ensure_future(self._encoders.embed_passage(generation, text))

@@ -91,3 +91,16 @@ async def test_a_phrase_of_a_hidden_passage_is_as_one_that_nobody_wrote(world: W
         for varying in ("query_id", "timings_ms", "judged_at", "suggestion"):
             reply.pop(varying)
     assert hidden == nothing
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("B2", "B11")
+async def test_further_queries_of_an_expansion_keep_to_the_phrase(world: World) -> None:
+    world.principal("user:ann")
+    world.document("held", "a blue green rollback")
+    world.document("other", "how is rollback done")
+    async with world.running() as run:
+        query = 'how does "blue green" work? how is rollback done?'
+        reply = await run.search(query, expand="decompose", explain=True)
+    assert [hit["document_id"] for hit in reply["hits"]] == ["held"]
+    assert len(reply["steps"]) > 1
