@@ -32,6 +32,7 @@ PASSAGES = [
 ]
 LOGITS = [9.4, -11.2, -4.5]  # of the published model
 CALM = InferenceSettings(failures=1000)
+_MADE: list[EndpointReranker] = []  # closed with the server's fixtures
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +54,25 @@ def onnx(host: Settings) -> Reranker:
 def one_server(onnx: Reranker) -> Iterator[RerankServer]:
     with RerankServer(onnx).running() as server:
         yield server
+        for made in _MADE:
+            made.close()
 
 
 @pytest.fixture
-def server(one_server: RerankServer) -> RerankServer:
+def server(one_server: RerankServer) -> Iterator[RerankServer]:
     one_server.reset()
-    return one_server
+    before = len(_MADE)
+    yield one_server
+    for made in _MADE[before:]:
+        made.close()
 
 
 def endpoint(server: RerankServer, inference: InferenceSettings = CALM, **changed: object) -> EndpointReranker:
     settings = RerankSettings.model_validate(
         {"backend": "endpoint", "url": server.url, "api_key": SecretStr(KEY), "timeout_s": 2.0, **changed}
     )
-    return EndpointReranker(settings, inference, Metrics())
+    _MADE.append(EndpointReranker(settings, inference, Metrics()))
+    return _MADE[-1]
 
 
 @pytest.fixture(scope="module", params=["onnx", "cross-encoder", "tei", "cohere"])
