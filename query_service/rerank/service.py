@@ -154,24 +154,33 @@ class TimedReranking:
             return Reranked((), 0.0)
         if until <= self._now():
             raise Late
+        count = len(passages)
+        if not self._fitting(loaded, [1], mode, until):  # not even a word: no work for making pairs
+            return self._none(loaded, 0, count)
         pairs = await self._in_time(self._threads.submit(loaded.model.pairs, query, passages), until)
+        fits = self._fitting(loaded, [pair.tokens for pair in pairs], mode, until)
+        if fits == 0 or fits == 1 < count:  # one alone orders nothing
+            return self._none(loaded, fits, count)
         shape, urgency = loaded.model.shape, URGENCY[mode]
-        left = (until - self._now()) * 1000
-        fits = loaded.rate.fitting(
-            [pair.tokens for pair in pairs],
-            left * SAFETY,
-            calls_of=shape.part * shape.batch,
-            workers=shape.workers,
-            ahead=loaded.lane.backlog(urgency),
-        )
-        reason = None if fits == len(pairs) else f"{fits} of {len(pairs)} passages fit in the time that is left"
-        if fits == 0 or fits == 1 < len(pairs):  # one alone orders nothing
-            self._probe(loaded)
-            return Reranked((), 0.0, reason=reason)
         parts = [tuple(pairs[i : min(i + shape.part, fits)]) for i in range(0, fits, shape.part)]
         costs = [float(sum(pair.tokens for pair in part)) for part in parts]
         logits = await self._scored(loaded.lane.submit_all(parts, costs, urgency=urgency, deadline=until), until)
+        reason = None if fits == count else _fit(fits, count)
         return Reranked(tuple(float(score) for part in logits for score in part), 0.0, reason=reason)
+
+    def _fitting(self, loaded: _Loaded, tokens: Sequence[int], mode: Mode, until: float) -> int:
+        shape = loaded.model.shape
+        return loaded.rate.fitting(
+            tokens,
+            (until - self._now()) * 1000 * SAFETY,
+            calls_of=shape.part * shape.batch,
+            workers=shape.workers,
+            ahead=loaded.lane.backlog(URGENCY[mode]),
+        )
+
+    def _none(self, loaded: _Loaded, fits: int, count: int) -> Reranked:
+        self._probe(loaded)
+        return Reranked((), 0.0, reason=_fit(fits, count))
 
     async def _in_time(self, future: Future[list[Pair]], until: float) -> list[Pair]:
         return await asyncio.wait_for(asyncio.wrap_future(future), max(0.0, until - self._now()))
@@ -260,6 +269,10 @@ def _timed(model: PairReranker, pairs: Sequence[Pair], rate: Rate, now: Callable
         raise RerankerUnavailable(f"{len(pairs)} pairs were sent, no finite score came for each")
     rate.observe(sum(pair.tokens for pair in pairs), (now() - began) * 1000)
     return found
+
+
+def _fit(fits: int, count: int) -> str:
+    return f"{fits} of {count} passages fit in the time that is left"
 
 
 def _outcome(loaded: bool, found: Reranked, limit: int) -> str:
