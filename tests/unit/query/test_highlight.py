@@ -107,7 +107,7 @@ ANY = st.text(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ANY)
 @example("e\u0301" * 30)
 @example("\u1112\u1161\u11ab x")
@@ -121,7 +121,7 @@ def test_places_are_those_of_the_analysis(text: str) -> None:
     assert list(analysis.token_spans(folded, wanted)) == [t for t in analysis.token_spans(folded) if t[0] in wanted]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(ANY, st.data(), st.integers(min_value=40, max_value=120))
 @pytest.mark.requirement("E4")
 def test_snippets_are_honest(text: str, data: st.DataObject, limit: int) -> None:
