@@ -101,13 +101,13 @@ async def test_llamaindex_nodes_with_scores(scripted: Any) -> None:
     sync, aclient, seen = scripted
     retriever = LlamaRetriever(sync, aclient, k=4, options={"filters": {"sources": ["wiki"]}})
     for found in (retriever.retrieve("refunds"), await retriever.aretrieve(QueryBundle("refunds"))):
-        assert [(n.node.get_content(), n.score) for n in found] == [(TEXT, 0.032522)]
+        assert [(n.node.get_content(), n.score) for n in found] == [(TEXT, 0.91)]
         assert found[0].node.node_id == found[0].node.metadata["chunk_id"]
         shown = found[0].node.get_content(metadata_mode=MetadataMode.LLM)
         assert "Refunds" in shown and found[0].node.metadata["document_uid"] not in shown
         assert found[0].node.get_content(metadata_mode=MetadataMode.EMBED) == TEXT
     assert seen == [{"query": "refunds", "k": 4, "filters": {"sources": ["wiki"]}}] * 2
-    assert SimilarityPostprocessor(similarity_cutoff=0.5).postprocess_nodes(retriever.retrieve("refunds")) == []
+    assert SimilarityPostprocessor(similarity_cutoff=0.95).postprocess_nodes(retriever.retrieve("refunds")) == []
     assert len(await LlamaRetriever(sync).aretrieve("refunds")) == 1
     with pytest.raises(ValueError, match="client"):
         LlamaRetriever(None, aclient).retrieve("refunds")
