@@ -158,7 +158,7 @@ class QueryService:
         query_id = str(uuid.uuid4())
         # Taken before the search: what is complete by now is searched, what completes meanwhile may not be.
         complete = self._complete_until(scope.tenant, narrowing)
-        plan = self._plan(request, scope, generation)  # the query's embedding begins here, beside the closure
+        plan = self._plan(request, scope, generation, watch)  # the query's embedding begins, beside the closure
         limits = self._limits(request)
 
         by_date = request.sort != "relevance"
@@ -286,10 +286,12 @@ class QueryService:
             return found
         return paging.by_date(found[: self._settings.candidates], newest=request.sort == "newest")
 
-    def _plan(self, request: SearchRequest, scope: Scope, generation: Generation) -> Plan:
+    def _plan(
+        self, request: SearchRequest, scope: Scope, generation: Generation, watch: Stopwatch | None = None
+    ) -> Plan:  # fmt: skip
         vector: asyncio.Future[Vectors] | None = None
         if request.mode != "sparse":
-            vector = asyncio.ensure_future(self._embed(generation, request.query))
+            vector = asyncio.ensure_future(self._embed(generation, request.query, watch))
         return Plan(
             generation=generation.name,
             tenant=scope.tenant,
@@ -300,10 +302,13 @@ class QueryService:
             phrases=phrases.of_query(request.query),
         )
 
-    async def _embed(self, generation: Generation, text: str) -> Vectors:
+    async def _embed(self, generation: Generation, text: str, watch: Stopwatch | None) -> Vectors:
         started = time.perf_counter()
         vector = await self._encoders.embed(generation, text)
-        self._metrics.observe("headwater_search_stage_seconds", time.perf_counter() - started, stage="embed")
+        took = time.perf_counter() - started
+        if watch is not None:
+            watch.ms["embed"] = took * 1000  # no lap: it runs beside the closure and the other lists
+        self._metrics.observe("headwater_search_stage_seconds", took, stage="embed")
         return vector
 
     def _limits(self, request: SearchRequest) -> Limits:
@@ -333,6 +338,8 @@ class QueryService:
 
     def _measure(self, outcome: Outcome, response: SearchResponse) -> None:
         for stage, ms in response.timings_ms.items():
+            if stage == "embed":  # observed when it ended
+                continue
             self._metrics.observe("headwater_search_stage_seconds", ms / 1000, stage=stage)
         for reason, count in outcome.refused.items():
             self._metrics.count("headwater_refused_candidates_total", count, reason=reason)

@@ -73,7 +73,7 @@ async def test_a_hit_from_each_tier_with_all_its_fields(world: World) -> None:
     assert 0 <= scores["dense_distance"] <= 2 and scores["sparse_score"] > 0
     assert reply["counts"] == counted(dense=2, sparse=2, admitted=2)
     assert reply["starved"] is False and reply["fresh"] is None
-    stages = {"closure", "search", "admit", "repair", "fuse", "text", "diversify", "check", "total"}
+    stages = {"embed", "closure", "search", "admit", "repair", "fuse", "text", "diversify", "check", "total"}
     assert stages <= reply["timings_ms"].keys()
     assert all(v >= 0 for v in reply["timings_ms"].values())
 
