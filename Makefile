@@ -100,6 +100,10 @@ bench: $(STAMP) fetch ## Benchmarks, one JSON line each
 bench-quality: $(STAMP) ## Extraction against plain unstructured, retrieval by chunking strategy
 	@$(BIN)/headwater bench quality $(ARGS)
 
+.PHONY: bench-search
+bench-search: $(STAMP) fetch ## Ranking: quality by part, time by stage; ARGS="--size large" for 100,000 chunks
+	@$(BIN)/headwater bench search $(ARGS)
+
 .PHONY: bench-migration
 bench-migration: $(STAMP) fetch ## An encoder replaced under traffic; the last line counts wrong answers
 	@$(BIN)/headwater bench migration $(ARGS)

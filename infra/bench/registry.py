@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.bench import expansion, history, ingest, lag, memory, recall, search, tier_split
 from infra.bench.migration.run import migration
+from infra.bench.ranking import ablation, latency
 from infra.bench.report import Result
 from infra.bench.session import Session
 from infra.errors import InfraError
@@ -46,6 +47,9 @@ BENCHES: tuple[Bench, ...] = (
     Bench(
         "expansion", expansion.expansion, "B11", "golden questions by query expansion without a generator", extra=True
     ),
+    Bench("ranking_quality", ablation.ranking_quality, "B4", "nDCG@10 by each part of the ranking", extra=True),
+    Bench("ranking_10k", latency.ranking_10k, "D2", "each stage's time, 50 clients, under a backfill", extra=True),
+    Bench("ranking_100k", latency.ranking_100k, "D2", "the same over 100,000 chunks, without backfill", extra=True),
     Bench("memory", memory.memory, "D7", "memory, ingest and searches up to 100,000 documents", extra=True),
 )
 

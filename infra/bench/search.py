@@ -23,6 +23,7 @@ from infra.errors import InfraError
 from infra.golden_world import erase
 from pipeline.settings import AuthSettings, Settings
 from schemas.api import SearchRequest, SearchResponse
+from schemas.api_ranking import RerankMode
 
 ALONE_MS, TOGETHER_MS = 50.0, 120.0
 CLIENTS = (1, 4)
@@ -40,12 +41,27 @@ class Asked:
     inside: list[float] = field(default_factory=list)
     hits: list[int] = field(default_factory=list)
     seconds: float = 0.0
+    stages: dict[str, list[float]] = field(default_factory=dict)  # milliseconds inside the service, by stage
+    scored: list[int] = field(default_factory=list)  # passages that the reranker scored
 
     def note(self, ms: float, answer: SearchResponse) -> None:
         """One answer."""
         self.outside.append(ms)
         self.inside.append(answer.timings_ms["total"])
         self.hits.append(len(answer.hits))
+        self.scored.append(answer.counts.reranked)
+        for stage, spent in answer.timings_ms.items():
+            self.stages.setdefault(stage, []).append(spent)
+
+    def add(self, other: Asked) -> None:
+        """What another client was answered at the same time."""
+        for mine, theirs in (
+            (self.outside, other.outside), (self.inside, other.inside), (self.hits, other.hits),
+            (self.scored, other.scored),
+        ):  # fmt: skip
+            mine.extend(theirs)  # type: ignore[arg-type]
+        for stage, spent in other.stages.items():
+            self.stages.setdefault(stage, []).extend(spent)
 
     def shown(self) -> dict[str, object]:
         """What the line says of it."""
@@ -136,42 +152,41 @@ class Questions:
 
 def through_http(
     world: World, corpus: Corpus, count: int, session: Session, *, clients: Sequence[int] = CLIENTS,
-    scopes: Sequence[int] = SCOPES, first: int = 0,
+    scopes: Sequence[int] = SCOPES, first: int = 0, rerank: RerankMode = "off",
 ) -> Table:  # fmt: skip
     """``count`` searches for each number of clients and principals, by people with tokens of their own."""
     questions, table = Questions(corpus, first), Table()
     tokens = {scope: issue(world.settings, person(scope), TENANT, 3600)[0] for scope in scopes}
     base = world.settings.query.address
     for scope in scopes:  # connections, closures and statistics before anything counts
-        _ask(base, tokens[scope], questions, min(WARM_UP, count), Asked())
+        _ask(base, tokens[scope], questions, min(WARM_UP, count), Asked(), rerank)
     for number in clients:
         for scope in scopes:
-            table[number, scope] = _by_clients(base, tokens[scope], questions, count, number)
+            table[number, scope] = _by_clients(base, tokens[scope], questions, count, number, rerank)
             session.progress("searches", len(table), len(clients) * len(scopes))
     session.report.finish("searches")
     return table
 
 
-def _by_clients(base: str, token: str, questions: Questions, count: int, clients: int) -> Asked:
+def _by_clients(
+    base: str, token: str, questions: Questions, count: int, clients: int, rerank: RerankMode
+) -> Asked:  # fmt: skip
     parts = [Asked() for _ in range(clients)]
     share = -(-count // clients)
     begun = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(lambda part: _ask(base, token, questions, share, part), parts))
-    seconds = time.perf_counter() - begun
-    return Asked(
-        [ms for part in parts for ms in part.outside],
-        [ms for part in parts for ms in part.inside],
-        [hits for part in parts for hits in part.hits],
-        seconds,
-    )
+        list(pool.map(lambda part: _ask(base, token, questions, share, part, rerank), parts))
+    together = Asked(seconds=time.perf_counter() - begun)
+    for part in parts:
+        together.add(part)
+    return together
 
 
-def _ask(base: str, token: str, questions: Questions, count: int, asked: Asked) -> None:
+def _ask(base: str, token: str, questions: Questions, count: int, asked: Asked, rerank: RerankMode) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=base, headers=headers, timeout=30, trust_env=False) as client:
         for _ in range(count):
-            body = {"query": questions.take(), "k": K, "mode": "hybrid", "rerank": "off"}
+            body = {"query": questions.take(), "k": K, "mode": "hybrid", "rerank": rerank}
             begun = time.perf_counter()
             answer = client.post("/v1/search", json=body)
             ms = (time.perf_counter() - begun) * 1000
@@ -235,20 +250,29 @@ def search_under_backfill(session: Session) -> Iterable[Result]:
     ready = prepare(session, "small", sizes.small_corpus)
     world = ready.world
     calm = through_http(world, ready.corpus, sizes.queries, session, clients=(1,), scopes=BUSY_SCOPES, first=2_000_000)
-    spoil(session, "small")
-    session.report.step(bench, "starting the index consumer")
-    world.start("index")
-    pool = pages.sentences(page.text for page in pages.wiki_pages(pages.WIKI))
-    made = pages.shuffled(pool, sizes.backfill_documents, seed=43)
-    mark = world.receipts.mark()
-    world.feeder(TENANT, "backfill").write((observed(TENANT, p, source="backfill") for p in made), priority="bulk")
-    world.receipts.first(lambda r: r.lane == "index" and r.event_type.startswith("content"), mark, 120)
+    documents = begin_backfill(session, ready, sizes.backfill_documents)
     busy = through_http(world, ready.corpus, sizes.queries, session, clients=(1,), scopes=BUSY_SCOPES, first=3_000_000)
-    left = len(made) - world.receipts.count(TENANT, "index.content")
+    left = documents - world.receipts.count(TENANT, "index.content")
     session.report.finish(bench)
     session.close_world()
     erase(world.settings)  # a corpus with half a backfill in it is of no use
-    yield backfill_result(calm, busy, left, len(made))
+    yield backfill_result(calm, busy, left, documents)
+
+
+def begin_backfill(session: Session, ready: Prepared, documents: int) -> int:
+    """Start the index consumer of the small corpus and append so many bulk documents; returns their number when the
+    first of them is indexed. The corpus is spoilt by it. Raises InfraError."""
+    world = ready.world
+    spoil(session, "small")
+    session.report.step("backfill", "starting the index consumer")
+    world.start("index")
+    pool = pages.sentences(page.text for page in pages.wiki_pages(pages.WIKI))
+    made = pages.shuffled(pool, documents, seed=43)
+    mark = world.receipts.mark()
+    world.feeder(TENANT, "backfill").write((observed(TENANT, p, source="backfill") for p in made), priority="bulk")
+    world.receipts.first(lambda r: r.lane == "index" and r.event_type.startswith("content"), mark, 120)
+    session.report.finish("backfill")
+    return len(made)
 
 
 def backfill_result(calm: Table, busy: Table, left: int, documents: int) -> Result:

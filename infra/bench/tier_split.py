@@ -65,7 +65,7 @@ def tier_split(session: Session) -> Iterable[Result]:
     golden = [q for q in golden if q.relevant][: session.sizes.split_questions]
     session.close_world()
     made = session.world("tier_split", lambda: world)
-    articles = _articles(session, made)
+    articles = articles_of(session, made)
     yield from _measured(session, made, golden, articles)
     session.close_world()
 
@@ -75,9 +75,9 @@ def _measured(
 ) -> Iterator[Result]:
     generation = world.generation().name
     wanted = sum(1 for _ in corpus.pages(world.wiki))
-    documents = {FOLDER_TENANT: _indexed(session, world, generation, FOLDER_TENANT, wanted)}
+    documents = {FOLDER_TENANT: indexed(session, world, generation, FOLDER_TENANT, wanted)}
     if articles:
-        documents[ARTICLE_TENANT] = _indexed(session, world, generation, ARTICLE_TENANT, session.sizes.split_articles)
+        documents[ARTICLE_TENANT] = indexed(session, world, generation, ARTICLE_TENANT, session.sizes.split_articles)
     every = [document for of_tenant in documents.values() for document in of_tenant]
     random.Random(SEED).shuffle(every)
     first = _asked(session, world, golden, articles, 0.0)
@@ -86,9 +86,9 @@ def _measured(
     moved = 0
     for share in SHARES:
         upto = round(share * len(every))
-        _move(session, world, generation, every[moved:upto])
+        move_to_cold(session, world, generation, every[moved:upto])
         moved = upto
-        _emptied(world, generation, set(every[:moved]))
+        await_emptied(world, generation, set(every[:moved]))
         scores = _asked(session, world, golden, articles, share)
         name = f"{share:g}"
         differences[name] = statistics.fmean(scores) - statistics.fmean(first)
@@ -107,7 +107,7 @@ def _measured(
 # ---------------------------------------------------------------- the two sets
 
 
-def _articles(session: Session, world: World) -> list[Article]:
+def articles_of(session: Session, world: World) -> list[Article]:
     """Append the articles, everyone's to read, and give the questions; none where they are not at hand."""
     if not (ARTICLES / "corpus.jsonl").is_file():
         return []
@@ -158,7 +158,7 @@ def _asked(
 # ---------------------------------------------------------------- moving
 
 
-def _indexed(session: Session, world: World, generation: str, tenant: str, wanted: int) -> list[DocumentRef]:
+def indexed(session: Session, world: World, generation: str, tenant: str, wanted: int) -> list[DocumentRef]:
     """Documents of a tenant once as many are indexed as are wanted. Raises InfraError."""
     end = time.monotonic() + WAIT_S
     while True:
@@ -178,7 +178,7 @@ def _manifests(world: World, generation: str, tenant: str) -> Iterator[Manifest]
     return (m for m in world.store.walk_manifests(generation, tenant) if not m.deleted and m.chunk_total)
 
 
-def _move(session: Session, world: World, generation: str, documents: Sequence[DocumentRef]) -> None:
+def move_to_cold(session: Session, world: World, generation: str, documents: Sequence[DocumentRef]) -> None:
     now = SystemClock().now()
     moves = [Move(document=document, chunks=4, changed_at=now, why="size") for document in documents]
     tenant = TenantTiers(tenant=FOLDER_TENANT, hot=0, cold=0, hot_planned=0, hot_limit=1, moves=tuple(moves))
@@ -193,7 +193,7 @@ def _move(session: Session, world: World, generation: str, documents: Sequence[D
         raise InfraError(f"Not every document was moved: {run.reasons}.", "Read the index consumer's log.")
 
 
-def _emptied(world: World, generation: str, moved: set[DocumentRef]) -> None:
+def await_emptied(world: World, generation: str, moved: set[DocumentRef]) -> None:
     """Wait until nothing of the moved documents stands in hot. Raises InfraError."""
     uids = {document.uid for document in moved}
     end = time.monotonic() + 120

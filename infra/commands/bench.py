@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.commands import bench_quality
+from infra.commands import bench_quality, bench_search
 from infra.commands.output import emit_json, progress_console
 from infra.files import exclusive
 from infra.launcher import Services
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = "bench"
 _QUALITY = "Of quality"
+_FIGURES = "Of quality and search"
 
 
 def register(app: typer.Typer) -> None:
@@ -48,14 +49,18 @@ def bench(
         Path | None,
         typer.Option(help="A Python that has unstructured; this one by default.", rich_help_panel=_QUALITY),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw an SVG there.", rich_help_panel=_QUALITY)] = None,
+    size: Annotated[
+        bench_search.Size, typer.Option(help="'large' adds 100,000 chunks.", rich_help_panel="Of search")
+    ] = bench_search.Size.small,
+    picture: Annotated[Path | None, typer.Option(help="Draw an SVG there.", rich_help_panel=_FIGURES)] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Show an earlier run's JSON.", rich_help_panel=_QUALITY)
+        Path | None, typer.Option("--from", help="Show an earlier run's JSON.", rich_help_panel=_FIGURES)
     ] = None,
 ) -> None:
     """Measure, each benchmark in a namespace of its own. Exit status 1 where one could not be measured.
 
-    ``bench quality`` compares extraction and chunking and needs no services; it runs alone.
+    ``bench quality`` compares extraction and chunking and needs no services; ``bench search`` is ranking's quality and
+    times. Each runs alone.
     """
     from infra.bench.registry import BENCHES, chosen
     from infra.bench.sizes import FULL, QUICK
@@ -66,6 +71,7 @@ def bench(
             mark = " (long)" if one.extra else ""
             typer.echo(f"{one.name:<24} {one.requirement:<4} {one.summary}{mark}")
         typer.echo(f"{bench_quality.NAME:<24} {'A2':<4} fidelity of extraction, retrieval by strategy (alone)")
+        typer.echo(f"{bench_search.NAME:<24} {'D2':<4} ranking_quality, ranking_10k, and a table of them (alone)")
         return
     if names == [bench_quality.NAME]:
         bench_quality.quality(
@@ -74,11 +80,21 @@ def bench(
         return
     if names and bench_quality.NAME in names:
         raise InfraError("quality needs no services and runs alone.", f"headwater bench {bench_quality.NAME}")
-    if json or baseline_python or picture or source:
+    if names and bench_search.NAME in names and len(names) > 1:
+        raise InfraError("search runs alone.", f"headwater bench {bench_search.NAME}")
+    searching = names == [bench_search.NAME]
+    if json or baseline_python or ((picture or source) and not searching):
         raise InfraError("--json, --baseline-python, --picture and --from are options of quality.", "Name it.")
-    wanted = chosen(names or [], long=long)
+    if size is bench_search.Size.large and not searching:
+        raise InfraError("--size is an option of search.", "Name it.")
+    if source is not None:
+        bench_search.show(bench_search.read(source), picture)
+        return
+    wanted = chosen(bench_search.benches(size) if searching else names or [], long=long)
     report: Reporter = Quiet() if json_only else Lines(progress_console())
     results = measure(config.load(), wanted, QUICK if quick else FULL, report)
+    if searching and not json_only:
+        bench_search.show([result.line(0.0) for result in results], picture)
     broken = any("error" in result.extra for result in results)
     missed = any(result.ok is False for result in results)
     if broken or (strict and missed):

@@ -109,7 +109,11 @@ def test_what_breaks_is_a_line_and_the_others_go_on(monkeypatch: pytest.MonkeyPa
 def test_the_list_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     answer = _run(monkeypatch, tmp_path, "--list", benches=BENCHES)
     assert answer.exit_code == 0
-    assert [line.split()[0] for line in answer.stdout.splitlines()] == [*(bench.name for bench in BENCHES), "quality"]
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == [
+        *(bench.name for bench in BENCHES),
+        "quality",
+        "search",
+    ]
     assert not (tmp_path / "state").exists()
 
 
