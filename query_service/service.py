@@ -258,9 +258,7 @@ class QueryService:
         async def search(query: str, mode: Mode, narrowing: Narrowing, closure: Closure) -> list[Ranked]:
             plan = self._plan(request.model_copy(update={"query": query, "mode": mode}), scope, generation)
             try:
-                found = await self._retriever.retrieve(
-                    plan, narrowing, closure, 1, self._limits(request), Stopwatch()
-                )
+                found = await self._retriever.retrieve(plan, narrowing, closure, 1, self._limits(request), Stopwatch())
             finally:
                 if plan.vector is not None:
                     plan.vector.cancel()

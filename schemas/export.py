@@ -27,7 +27,18 @@ from schemas.api import (
     TraceResponse,
 )
 from schemas.api_changes import CHANGES, ChangesProblem, ChangesReply
+from schemas.api_feedback import (
+    FeedbackRequest,
+    FeedbackResponse,
+    LoggedQuery,
+    PurgeRequest,
+    PurgeResponse,
+    QueriesResponse,
+    WhoResponse,
+)
+from schemas.api_neighbours import NeighboursResponse
 from schemas.api_operator import OperatorSearch
+from schemas.api_why import WhyResponse
 from schemas.cloudevents import CloudEvent, EventResult, EventsReply
 from schemas.compat import breaks
 from schemas.deletion import DeletionResponse
@@ -80,7 +91,9 @@ RECORDS: dict[str, TypeAdapter[Any]] = {
 REQUESTS: dict[str, TypeAdapter[Any]] = {
     "changes-request": CHANGES,
     "event-request": TypeAdapter(CloudEvent),
+    "feedback-request": TypeAdapter(FeedbackRequest),
     "operator-search-request": TypeAdapter(OperatorSearch),
+    "purge-request": TypeAdapter(PurgeRequest),
     "search-request": TypeAdapter(SearchRequest),
 }
 RESPONSES: dict[str, TypeAdapter[Any]] = {
@@ -89,12 +102,19 @@ RESPONSES: dict[str, TypeAdapter[Any]] = {
     "document-response": TypeAdapter(DocumentResponse),
     "event-response": TypeAdapter(EventResult),
     "events-response": TypeAdapter(EventsReply),
+    "feedback-response": TypeAdapter(FeedbackResponse),
     "freshness-response": TypeAdapter(FreshnessResponse),
+    "logged-query": TypeAdapter(LoggedQuery),
+    "neighbours-response": TypeAdapter(NeighboursResponse),
+    "purge-response": TypeAdapter(PurgeResponse),
+    "queries-response": TypeAdapter(QueriesResponse),
     "changes-problem": TypeAdapter(ChangesProblem),
     "health-response": TypeAdapter(HealthResponse),
     "problem": TypeAdapter(Problem),
     "search-response": TypeAdapter(SearchResponse),
     "trace-response": TypeAdapter(TraceResponse),
+    "who-response": TypeAdapter(WhoResponse),
+    "why-response": TypeAdapter(WhyResponse),
 }
 
 

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[3] / "schemas" / "golden"
 FILES = sorted(GOLDEN.rglob("*.json"))
 NAMES = [str(f.relative_to(GOLDEN)) for f in FILES]
 CLOSED = (Topic.ACCESS, Topic.MEMBERSHIP, Topic.CURSORS, Topic.MAINTENANCE, Topic.REQUESTS, Topic.CONTROL)
-OPEN = (Topic.CONTENT, Topic.RECEIPTS, Topic.DEAD_LETTER, Topic.INSTANCES)
+OPEN = (Topic.CONTENT, Topic.RECEIPTS, Topic.DEAD_LETTER, Topic.INSTANCES, Topic.QUERIES)
 
 # Every kind of event that a topic can carry; a new kind fails here until it has a golden payload.
 KINDS: dict[Topic, set[str]] = {
@@ -30,6 +30,7 @@ KINDS: dict[Topic, set[str]] = {
     Topic.CURSORS: {"document", "cursor"},
     Topic.MAINTENANCE: {"reprocess", "recheck", "move"},
     Topic.REQUESTS: {"listing", "document", "backfill", "lift_hold", "undo", "notify", "pause", "resume", "reset"},
+    Topic.QUERIES: {"query", "feedback", "purge"},
     Topic.CONTROL: {"create", "ready", "report", "activate", "rollback", "retire", "drop"},
 }
 

@@ -15,10 +15,12 @@ from pipeline.bus.instances import living
 from pipeline.clock import ManualClock
 from pipeline.observe import Metrics
 from pipeline.ports import Record
+from pipeline.settings_query import QueryLogSettings
 from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.folder.source import FolderSource
 from pipeline.sources.ledger import Ledger
 from query_service.overlay import Overlay
+from query_service.querylog.view import QueryView, Wanted
 from query_service.receipts import ReceiptStore
 from schemas.access import Closure
 from schemas.events import SourceRequest
@@ -472,8 +474,33 @@ def test_the_query_service_keeps_each_receipt(tmp_path: Path, name: str) -> None
         store.close()
 
 
+# ---------------------------------------------------------------- queries
+
+
+@pytest.mark.requirement("C5")
+def test_the_query_log_keeps_what_was_logged_and_forgets_what_was_purged(tmp_path: Path) -> None:
+    view = QueryView(tmp_path / "queries.sqlite", "replay", QueryLogSettings(text="full"))
+    slot = (str(Topic.QUERIES), 0)
+
+    def apply(name: str, offset: int) -> None:
+        record = Record(str(Topic.QUERIES), 0, offset, T, "acme", raw(Topic.QUERIES, name))
+        view.apply([record], {slot: offset + 1})
+
+    try:
+        asked, said = golden(Topic.QUERIES, "query"), golden(Topic.QUERIES, "feedback")
+        apply("query", 0)
+        apply("feedback", 1)
+        assert view.query("acme", asked.query_id, T) == asked
+        assert view.queries("acme", Wanted(feedback=said.verdict), 10, T) == [asked]
+        assert view.queries("acme", Wanted(feedback="helpful"), 10, T) == []
+        apply("purge", 2)
+        assert view.query("acme", asked.query_id, T) is None
+    finally:
+        view.close()
+
+
 def test_no_topic_is_left_out() -> None:
     """Dead letters are read by people and commands only; every other topic is replayed above."""
     replayed = {Topic.ACCESS, Topic.MEMBERSHIP, Topic.CONTENT, Topic.MAINTENANCE, Topic.CONTROL, Topic.CURSORS,
-                Topic.REQUESTS, Topic.RECEIPTS, Topic.INSTANCES}  # fmt: skip
+                Topic.REQUESTS, Topic.RECEIPTS, Topic.INSTANCES, Topic.QUERIES}  # fmt: skip
     assert set(Topic) - replayed == {Topic.DEAD_LETTER}
