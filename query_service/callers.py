@@ -12,9 +12,9 @@ from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.datastructures import Headers
 
+from query_service.documents import NotFound
 from query_service.keys import PREFIX, ApiKeys
 from query_service.scope import Scope, TokenVerifier, Unauthorized
-from query_service.service import NotFound
 
 KEY_HEADER = "X-API-Key"
 STATE = "caller"

@@ -18,8 +18,8 @@ from pipeline.operate.deletion import Absent, Embed, Place, Prover
 from pipeline.operate.places import at_once
 from pipeline.ports import IndexReader
 from query_service.callers import Operator
+from query_service.documents import NotFound, is_uuid
 from query_service.encoders import Encoders
-from query_service.service import NotFound, is_uuid
 from schemas.api import Problem
 from schemas.deletion import DeletionPlace, DeletionResponse
 from schemas.documents import AccessRecord, Manifest

@@ -15,10 +15,10 @@ from pipeline.errors import BusUnavailable
 from pipeline.observe import Metrics
 from query_service import problems
 from query_service.callers import Caller
+from query_service.documents import NotFound
 from query_service.idempotency import Once
 from query_service.querylog.log import QueryLog
 from query_service.scope import FieldError, Scope
-from query_service.service import NotFound
 from schemas.api import Problem
 from schemas.api_feedback import FeedbackRequest, FeedbackResponse
 from schemas.querylog import FeedbackRecord

@@ -14,9 +14,10 @@ from pipeline.clock import Clock
 from pipeline.ports import IndexReader
 from query_service import assemble
 from query_service.callers import Caller
+from query_service.documents import NotFound, is_uuid
 from query_service.flights import Flights
 from query_service.scope import Narrowing, Scope, narrow
-from query_service.service import NotFound, QueryService, is_uuid
+from query_service.service import QueryService
 from query_service.state import ServiceState
 from schemas.api import Problem, SearchFilters
 from schemas.api_neighbours import Neighbour, NeighboursResponse

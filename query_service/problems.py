@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 
 from pipeline.errors import EncoderUnavailable, Retry
 from pipeline.operate.deletion import NotDeleted
+from query_service.documents import NotFound
 from query_service.limits import Limited
 from query_service.scope import FieldError, KeysUnavailable, Unauthorized
-from query_service.service import DeadlineExceeded, NotFound
+from query_service.service import DeadlineExceeded
 from query_service.state import NotReady
 from schemas.api import FieldProblem, Problem
 

@@ -290,7 +290,7 @@ def _base(settings: AuthSettings) -> bytes:
     if secret is not None:
         return secret.get_secret_value().encode("utf-8")
     log.warning(
-        "auth.service_secret is not set: cursors and references of the query log hold until this process ends only"
+        "auth.service_secret is not set: cursors hold until this process ends only"
     )
     return secrets.token_bytes(32)
 

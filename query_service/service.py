@@ -1,4 +1,4 @@
-"""The use cases behind the routes: search, one document, trace, freshness."""
+"""The use case behind the routes of searching, ordinary and as another person."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
 from pipeline.settings_query import ExpansionSettings, RankingSettings, RerankSettings
-from query_service import assemble, bm25, boost, paging, phrases, trace
-from query_service.admit import admit_document
+from query_service import assemble, bm25, boost, paging, phrases
 from query_service.closure import Closures
 from query_service.counters import LoadCounter, estimated
+from query_service.documents import Documents
 from query_service.encoders import Encoders
 from query_service.expansion.expander import Expander
 from query_service.expansion.ground import Way
@@ -42,29 +42,19 @@ from query_service.supply import Supplier
 from query_service.waiting import Waiter, read_token
 from schemas.access import Closure
 from schemas.api import (
-    DocumentResponse,
-    FreshnessResponse,
     Mode,
     SearchCounts,
-    SearchFilters,
     SearchRequest,
     SearchResponse,
-    SectionView,
-    TraceResponse,
 )
-from schemas.documents import AccessRecord, Manifest
 from schemas.generation import Generation
-
-
-class NotFound(Exception):
-    """Absent or not for this caller: the two cannot be told apart."""
 
 
 class DeadlineExceeded(Exception):
     """The request took longer than the configured deadline."""
 
 
-class QueryService:
+class QueryService(Documents):
     """Stateless between requests, apart from the caches of its parts."""
 
     def __init__(
@@ -87,18 +77,11 @@ class QueryService:
         expander: Expander | None = None,
         load_counter: LoadCounter | None = None,
     ) -> None:
+        super().__init__(reader, clock, overlay, closures, freshness, state, flights)
         self._settings = settings
-        self._reader = reader
-        self._clock = clock
         self._metrics = metrics
-        self._overlay = overlay
-        self._closures = closures
         self._encoders = encoders
-        self._freshness = freshness
-        self._state = state
-        self._flights = flights
         self._waiter = waiter
-        self._log_key = log_key
         self._retriever = Retriever(reader, overlay, clock)
         self._supplier = Supplier(reader, overlay, clock)
         self._ranking = ranking if ranking is not None else {}
@@ -355,117 +338,3 @@ class QueryService:
             entry.found(closure, outcome)
             if expanded is not None and expanded.found:
                 entry.expanded(Counter(step.kind for step in expanded.steps), expanded.usage.tokens)
-
-    # ------------------------------------------------------------ one document
-
-    async def document(self, scope: Scope, uid: str, offset: int, limit: int) -> DocumentResponse:
-        """Sections of a document under the same admission. Raises NotFound, NotReady or StoreUnavailable."""
-        generation = await self._state.current()
-        with self._flights.on(generation.name):
-            return await self._document(scope, uid, offset, limit, generation)
-
-    async def _document(
-        self, scope: Scope, uid: str, offset: int, limit: int, generation: Generation
-    ) -> DocumentResponse:
-        narrowing = narrow(scope, SearchFilters(), self._clock.now())
-        manifest, _ = await self.admitted(scope, uid, generation, narrowing)
-        complete = self._freshness.complete_until(scope.tenant).get(manifest.document.source)
-        wanted = manifest.sections[offset : offset + limit]
-        sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
-        if len(sections) < len(set(wanted)):
-            # The document moved on between the two reads: its new version stands by now.
-            manifest, _ = await self.admitted(scope, uid, generation, narrowing)
-            wanted = manifest.sections[offset : offset + limit]
-            sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
-        record = await self.still_admitted(scope, manifest, narrowing)
-        total = len(manifest.sections)
-        following = offset + len(wanted)
-        return DocumentResponse(
-            **assemble.document_facts(manifest, record, self._clock.now()),
-            generation=generation.name,
-            chunk_total=manifest.chunk_total,
-            sections_total=total,
-            offset=offset,
-            next_offset=following if wanted and following < total else None,
-            sections=tuple(
-                SectionView(
-                    section_id=s, ordinal=place, heading_path=sections[s].heading_path, text=sections[s].text,
-                    page=sections[s].page,
-                )
-                for place, s in enumerate(wanted, start=offset)
-                if s in sections
-            ),
-            complete_until=complete,
-        )  # fmt: skip
-
-    async def admitted(
-        self, scope: Scope, uid: str, generation: Generation, narrowing: Narrowing
-    ) -> tuple[Manifest, AccessRecord]:
-        """The document's manifest and record, if the caller may read it now. Raises NotFound or StoreUnavailable."""
-        if not is_uuid(uid):
-            raise NotFound
-        manifests, records = await asyncio.gather(
-            self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
-        )
-        closure = await self._closures.confirmed(scope)
-        manifest, record = manifests.get(uid), self._overlay.access(uid, records.get(uid))
-        refused = admit_document(manifest, record, closure, narrowing, self._clock.now())
-        if manifest is None or record is None or refused is not None or manifest.document.uid != uid:
-            raise NotFound
-        return manifest, record
-
-    async def still_admitted(self, scope: Scope, manifest: Manifest, narrowing: Narrowing) -> AccessRecord:
-        """Admission once more before the answer leaves, with a record read after the text."""
-        uid = manifest.document.uid
-        records = await self._reader.access(scope.tenant, [uid])
-        closure = await self._closures.confirmed(scope)
-        record = self._overlay.access(uid, records.get(uid))
-        if record is None or admit_document(manifest, record, closure, narrowing, self._clock.now()) is not None:
-            raise NotFound
-        return record
-
-    async def trace(self, scope: Scope, uid: str) -> TraceResponse:
-        """Recorded steps of a document that the caller may read; of a deleted one for operators. Raises as
-        ``document``."""
-        generation = await self._state.current()
-        with self._flights.on(generation.name):
-            narrowing = narrow(scope, SearchFilters(), self._clock.now())
-            try:
-                await self.admitted(scope, uid, generation, narrowing)
-                deleted = False
-            except NotFound:
-                if not scope.operator or not await self._deleted(scope, uid, generation):
-                    raise
-                deleted = True
-            return await trace.traced(
-                self._reader, self._freshness, scope.tenant, uid, generation.name,
-                everywhere=scope.operator, deleted=deleted,
-            )  # fmt: skip
-
-    async def _deleted(self, scope: Scope, uid: str, generation: Generation) -> bool:
-        """Whether a document of the tenant was deleted."""
-        if not is_uuid(uid):
-            return False
-        manifests, records = await asyncio.gather(
-            self._reader.manifests(generation.name, scope.tenant, [uid]), self._reader.access(scope.tenant, [uid])
-        )
-        manifest, record = manifests.get(uid), self._overlay.access(uid, records.get(uid))
-        if record is None or record.document.tenant != scope.tenant:
-            return manifest is not None and manifest.deleted
-        return record.tombstone or (manifest is not None and manifest.deleted)
-
-    # ------------------------------------------------------------ freshness
-
-    async def freshness(self, scope: Scope, window_s: int) -> FreshnessResponse:
-        """Freshness of the caller's tenant. A caller without a live record learns of no source."""
-        closure = await self._closures.resolve(scope)
-        report = await asyncio.to_thread(self._freshness.report, scope.tenant, window_s)
-        return report if closure.principals else report.model_copy(update={"sources": {}})
-
-
-def is_uuid(text: str) -> bool:
-    """Whether it is spelt as our ids are."""
-    try:
-        return str(uuid.UUID(text)) == text
-    except ValueError:
-        return False

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.clock import Clock
 from pipeline.ports import IndexReader
 from query_service.callers import Operator
+from query_service.documents import is_uuid
 from query_service.explain import Explanation, Steps, explain, manifest_report, person, record_report, stepping
 from query_service.flights import Flights
 from query_service.freshness import Freshness
@@ -22,7 +23,6 @@ from query_service.overlay import Overlay
 from query_service.querylog.entry import Entry
 from query_service.querylog.log import QueryLog
 from query_service.scope import FieldError, Scope
-from query_service.service import is_uuid
 from query_service.state import ServiceState
 from schemas.access import AccessRule, Principal
 from schemas.api import Problem

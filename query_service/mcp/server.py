@@ -28,6 +28,7 @@ from pipeline.errors import Retry
 from query_service.callers import STATE
 from query_service.client.passages import Passages, passages_of
 from query_service.client.tools import ArgumentError, SearchArguments, fields_of, parameters
+from query_service.documents import NotFound
 from query_service.mcp.models import (
     MAX_CHARS,
     DocumentText,
@@ -39,7 +40,7 @@ from query_service.mcp.models import (
 )
 from query_service.middleware import MAX_BODY
 from query_service.scope import FieldError, Scope
-from query_service.service import DeadlineExceeded, NotFound, QueryService
+from query_service.service import DeadlineExceeded, QueryService
 from query_service.state import NotReady
 from schemas.api import SearchRequest
 

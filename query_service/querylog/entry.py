@@ -121,7 +121,8 @@ def current() -> Entry | None:
 
 
 def _verdict(error: BaseException) -> tuple[QueryOutcome, int, str]:
-    from query_service.service import DeadlineExceeded, NotFound  # it imports this module
+    from query_service.documents import NotFound
+    from query_service.service import DeadlineExceeded  # it imports this module
 
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", CLIENT_LEFT, "caller_left"

@@ -21,10 +21,10 @@ from pipeline.clock import Clock
 from pipeline.errors import BusUnavailable
 from query_service import problems
 from query_service.callers import Caller, Evaluator
+from query_service.documents import NotFound
 from query_service.querylog.log import QueryLog
 from query_service.querylog.view import DAY_US, QueryView, Wanted
 from query_service.scope import FieldError, Scope
-from query_service.service import NotFound
 from schemas.api import Problem
 from schemas.api_feedback import (
     LoggedFeedback,

@@ -71,6 +71,6 @@ class LoggedNeighbours(Neighbours):
 
 def _named(uid: str) -> str | None:
     """A document's uid, where it is one: anything else is the caller's text."""
-    from query_service.service import is_uuid
+    from query_service.documents import is_uuid
 
     return uid if is_uuid(uid) else None

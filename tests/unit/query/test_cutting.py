@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -102,9 +103,9 @@ def test_prose_is_cut_between_sentences() -> None:
 
 
 PIECES = st.one_of(
-    st.lists(st.sampled_from(["Alpha beta.", "Gamma delta epsilon.", "Why not?", "東京です。"]), min_size=1, max_size=5).map(
-        " ".join
-    ),
+    st.lists(
+        st.sampled_from(["Alpha beta.", "Gamma delta epsilon.", "Why not?", "東京です。"]), min_size=1, max_size=5
+    ).map(" ".join),
     st.integers(1, 6).map(
         lambda n: "| k | v |\n| --- | --- |\n" + "\n".join(f"| row{i} | {i} |" for i in range(n))
     ),
@@ -119,7 +120,7 @@ def test_a_part_is_made_of_whole_units_and_holds_the_hit(pieces: list[str], data
     text = "\n\n".join(pieces)
     found = units(text)
     assert "".join(text[u.start : u.end] for u in found).split() and all(
-        a.end <= b.start for a, b in zip(found, found[1:], strict=False)
+        a.end <= b.start for a, b in itertools.pairwise(found)
     )
     unit = data.draw(st.sampled_from(found))
     part = cut(text, (unit.start, unit.end), limit, COUNTER)
