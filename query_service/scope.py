@@ -289,9 +289,7 @@ def _base(settings: AuthSettings) -> bytes:
     secret = settings.jwt_secret or settings.service_secret
     if secret is not None:
         return secret.get_secret_value().encode("utf-8")
-    log.warning(
-        "auth.service_secret is not set: cursors hold until this process ends only"
-    )
+    log.warning("auth.service_secret is not set: cursors hold until this process ends only")
     return secrets.token_bytes(32)
 
 
