@@ -59,7 +59,7 @@ class QueryApi:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
             raise InfraError(f"{field}: {first['msg']}.", "Correct it and ask again.") from error
-        body = request.model_dump(mode="json", exclude_none=True)
+        body = request.model_dump(mode="json", exclude_defaults=True)
         return self._ask(SearchResponse, "POST", "/v1/search", user, tenant, json=body)
 
     def freshness(self, user: str, tenant: str, window_s: int) -> FreshnessResponse:

@@ -122,7 +122,7 @@ class Asker:
 
     def search(self, query: str, k: int = 10, mode: str = "hybrid") -> list[dict[str, object]]:
         """Hits of one search."""
-        answer = self._client.post("/v1/search", json={"query": query, "k": k, "mode": mode})
+        answer = self._client.post("/v1/search", json={"query": query, "k": k, "mode": mode, "rerank": "off"})
         answer.raise_for_status()
         hits = answer.json()["hits"]
         assert isinstance(hits, list)

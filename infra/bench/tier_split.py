@@ -146,7 +146,7 @@ def _asked(
             scores.append(quality.rank(question, ask(api, question, "hybrid").retrieved.hits).ndcg[K])
             session.progress(step, len(scores), total)
         for article in articles:
-            hits = api.search(READER.removeprefix("user:"), ARTICLE_TENANT, article.text, k=K).hits
+            hits = api.search(READER.removeprefix("user:"), ARTICLE_TENANT, article.text, k=K, rerank="off").hits
             ids = [hit.document_id for hit in hits]
             # one passage is right: its gain by its rank is the whole measure
             scores.append(1 / math.log2(ids.index(article.wanted) + 2) if article.wanted in ids else 0.0)

@@ -29,7 +29,9 @@ class Stage:
 
     def finds(self, person: str, words: str, source: str) -> bool:
         """Whether a person finds a passage of this source that holds these words."""
-        found = self.api.search(person, self.tenant, words, k=10, filters=SearchFilters(sources=(source,)))
+        found = self.api.search(
+            person, self.tenant, words, k=10, filters=SearchFilters(sources=(source,)), rerank="off"
+        )
         return any(words in hit.text or words in hit.title for hit in found.hits)
 
     def holds(self, sees: Sequence[Sees], source: str) -> list[Sees]:

@@ -37,11 +37,7 @@ def float_weights(path: Path) -> dict[str, Floats]:
 
     graph = onnx.load(str(path)).graph
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-    named = {
-        node.input[1]: _module(node.name) + ".weight"
-        for node in graph.node
-        if node.op_type == "MatMulInteger"
-    }
+    named = {node.input[1]: _module(node.name) + ".weight" for node in graph.node if node.op_type == "MatMulInteger"}
     weights: dict[str, Floats] = {}
     for name, value in values.items():
         if name.endswith("_quantized"):

@@ -14,6 +14,7 @@ from infra.bench.migration.history import ContentChange, Found, History, MemberC
 from infra.errors import InfraError
 from schemas.api import SearchHit, SearchResponse
 from schemas.api_changes import ChangesReply
+from schemas.api_ranking import RerankMode
 from schemas.receipts import Receipt
 
 TENANT = "moving"
@@ -35,7 +36,9 @@ class Changes(Protocol):
 class Searches(Protocol):
     """The query service."""
 
-    def search(self, user: str, tenant: str, query: str, *, k: int = 10) -> SearchResponse: ...
+    def search(
+        self, user: str, tenant: str, query: str, *, k: int = 10, rerank: RerankMode | None = None
+    ) -> SearchResponse: ...
 
 
 Distances = Callable[[SearchResponse, str], tuple[str, ...]]
@@ -215,7 +218,7 @@ class Asker:
         query = f"What does {word_of(about)} say?" if about else self._random.choice(self._stage.prose)
         began = now()
         try:
-            reply = self._api.search(person, TENANT, query, k=10 if about else 50)
+            reply = self._api.search(person, TENANT, query, k=10 if about else 50, rerank="off")
         except InfraError as error:
             self._stage.refuse(str(error))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -53,6 +54,8 @@ class Variant:
         """The settings of its query service."""
         query = settings.query.model_copy(update={"deadline_s": LATE_MS / 1000, **self.query})
         rerank = settings.rerank.model_copy(update={"full_ms": LATE_MS, **self.rerank})
+        if self.remembered:  # its time is not measured
+            rerank = rerank.model_copy(update={"threads": os.cpu_count() or 1})
         return settings.model_copy(update={"query": query, "rerank": rerank})
 
 

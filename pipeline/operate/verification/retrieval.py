@@ -132,7 +132,9 @@ class Asker:
 
     def _ask(self, query: Query, side: Side, asked: Asked, mode: Mode = "hybrid", k: int = K) -> Reply:
         asked.searches += 1
-        request = SearchRequest(query=query.text, k=k, mode=mode, filters=query.filters, duplicates="keep")
+        request = SearchRequest(
+            query=query.text, k=k, mode=mode, filters=query.filters, duplicates="keep", rerank="off"
+        )
         response = self._means.shadow.search(query.tenant, query.seen_as, side.generation, request)
         reply = Reply.of(response)
         if k == K:
