@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pipeline.ports import TermStatistics
 
@@ -24,17 +24,21 @@ def idf(chunks: int, frequency: int) -> float:
 
 def score(query: Sequence[str], lexical: str, statistics: TermStatistics) -> float:
     """Score of one chunk's analysed text. A word twice in the query counts twice; no (k1 + 1) factor."""
-    words = lexical.split(" ") if lexical else []
-    counts = Counter(words)
+    return scorer(query, statistics)(lexical)
+
+
+def scorer(query: Sequence[str], statistics: TermStatistics) -> Callable[[str], float]:
+    """``score`` of one query, for many chunks."""
+    weights = [(term, idf(statistics.chunks, statistics.document_frequency.get(term, 0))) for term in query]
     average = statistics.average_length or 1.0
-    norm = K1 * (1.0 - B + B * len(words) / average)
-    total = 0.0
-    for term in query:
-        tf = counts.get(term, 0)
-        if tf:
-            weight = idf(statistics.chunks, statistics.document_frequency.get(term, 0))
-            total += weight * tf / (tf + norm)
-    return total
+
+    def scored(lexical: str) -> float:
+        words = lexical.split(" ") if lexical else []
+        counts = Counter(words)
+        norm = K1 * (1.0 - B + B * len(words) / average)
+        return sum((weight * tf / (tf + norm) for term, weight in weights if (tf := counts.get(term))), 0.0)
+
+    return scored
 
 
 def query_terms(tokens: Sequence[str]) -> list[str]:

@@ -332,7 +332,8 @@ class Retriever:
             self._reader.statistics(plan.generation, plan.tenant, plan.terms),
             self._reader.lexical(plan.generation, plan.tenant, _by_tier(found)),
         )
-        scores = {c: bm25.score(plan.terms, text, statistics) for c, text in texts.items()}
+        score = bm25.scorer(plan.terms, statistics)
+        scores = {c: score(text) for c, text in texts.items()}
         return {c: s for c, s in scores.items() if s > 0.0}
 
     @staticmethod

@@ -7,6 +7,7 @@ document key even for records under a derived key (holds), so that all lanes of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -59,7 +60,19 @@ SourceName = Annotated[str, StringConstraints(min_length=1, max_length=256), Aft
 
 def canonical_json(parts: list[str]) -> str:
     """The one spelling of a key: compact, not ASCII-escaped."""
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return _encode(parts)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def named(namespace: uuid.UUID, name: str) -> str:
+    """``str(uuid.uuid5(namespace, name))`` at a fifth of its cost: a search makes hundreds."""
+    digest = bytearray(hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class DocumentRef(ClosedModel):
@@ -78,7 +91,7 @@ class DocumentRef(ClosedModel):
     @property
     def uid(self) -> str:
         """uuid5 of the key: the id of its records in the store."""
-        return str(uuid.uuid5(DOCUMENT_NAMESPACE, self.key))
+        return named(DOCUMENT_NAMESPACE, self.key)
 
     def hold_key(self, name: str) -> str:
         """Kafka key of a hold on this document."""
