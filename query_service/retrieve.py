@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pipeline.admission import Refusal
 from pipeline.clock import Clock
-from pipeline.ports import IndexReader
+from pipeline.ports import IndexReader, TermStatistics
 from query_service import bm25, expand, fold, fuse, phrases
 from query_service.admit import admit_chunk
 from query_service.legs import Candidate, Plan, Pool, search, search_filter
@@ -58,6 +58,26 @@ class Retriever:
         outcome = Outcome(fold=limits.fold)
         if not closure.principals or narrowing.empty:
             return outcome
+        statistics = self._statistics(plan)
+        try:
+            await self._retrieve(plan, narrowing, closure, k, limits, watch, outcome, statistics)
+        finally:
+            if statistics is not None:
+                statistics.cancel()
+        return outcome
+
+    def _statistics(self, plan: Plan) -> asyncio.Future[TermStatistics] | None:
+        """Begin to ask for them: they need the words alone, and the dense list still waits for the query's vector."""
+        if plan.mode == "dense" or not plan.terms:
+            return None
+        asked = asyncio.ensure_future(self._reader.statistics(plan.generation, plan.tenant, plan.terms))
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())  # a search that failed awaits none
+        return asked
+
+    async def _retrieve(
+        self, plan: Plan, narrowing: Narrowing, closure: Closure, k: int, limits: Limits, watch: Stopwatch,
+        outcome: Outcome, statistics: asyncio.Future[TermStatistics] | None,
+    ) -> None:  # fmt: skip
         pool, state = Pool(), _State()
         depth = max(k, limits.candidates)
         filtered = len(closure.principals) <= limits.filter_principals
@@ -82,10 +102,11 @@ class Retriever:
         watch.lap("repair")
         admitted = {c: x for c, x in pool.found.items() if state.admits(c)}
         outcome.starved = bool(pool.saturated) and len(admitted) < k
-        outcome.ranked = await self._rank(plan, admitted, state, limits, depth, outcome, bool(pool.saturated))
+        outcome.ranked = await self._rank(
+            plan, admitted, state, limits, depth, outcome, bool(pool.saturated), statistics
+        )
         watch.lap("fuse")
         self._count(pool, state, outcome)
-        return outcome
 
     async def again(
         self, plan: Plan, narrowing: Narrowing, closure: Closure, kept: Sequence[Candidate], limits: Limits,
@@ -274,10 +295,11 @@ class Retriever:
         depth: int,
         outcome: Outcome,
         saturated: bool = False,
+        statistics: asyncio.Future[TermStatistics] | None = None,
     ) -> list[Ranked]:
         """Ranks among the admitted, one-based, ``depth`` a list; holders of all identifiers first, then by fusion."""
         distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
-        scores = await self._sparse_scores(plan, [x for x in admitted.values() if x.sparse])
+        scores = await self._sparse_scores(plan, [x for x in admitted.values() if x.sparse], statistics)
         exact = [c for c, x in admitted.items() if x.exact]
         if limits.fold:
             hashes = {c: state.places[c].entry.embed_hash for c in admitted}
@@ -324,12 +346,14 @@ class Retriever:
             )
         return expand.expanded(ranked)
 
-    async def _sparse_scores(self, plan: Plan, found: Sequence[Candidate]) -> dict[str, float]:
+    async def _sparse_scores(
+        self, plan: Plan, found: Sequence[Candidate], asked: asyncio.Future[TermStatistics] | None
+    ) -> dict[str, float]:
         """BM25 of admitted candidates only, from statistics over both tiers."""
         if not found or not plan.terms:
             return {}
         statistics, texts = await asyncio.gather(
-            self._reader.statistics(plan.generation, plan.tenant, plan.terms),
+            asked if asked is not None else self._reader.statistics(plan.generation, plan.tenant, plan.terms),
             self._reader.lexical(plan.generation, plan.tenant, _by_tier(found)),
         )
         score = bm25.scorer(plan.terms, statistics)
