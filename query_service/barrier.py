@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from pipeline.bus.interface import Slot
 from pipeline.errors import HeadwaterError
@@ -22,6 +22,8 @@ from schemas.topics import Topic
 log = logging.getLogger("headwater.query.barrier")
 
 WAIT_S = 0.05
+CLOSE_S = 3.0
+_TOPIC = Topic.MEMBERSHIP.value
 STEP_S = 0.005  # transaction markers move the tail's position without a record that would wake us
 
 
@@ -42,14 +44,21 @@ class Barrier:
         WAIT_S, so that the caller has to look at the store."""
         if not self._tail.alive():
             return False
+        before = self._read()
         try:
             async with asyncio.timeout(WAIT_S):
                 ends = await self._ends()
+                if not _continues(before, ends):
+                    return False
                 while not self._reached(ends):
                     await self._changes.wait(STEP_S)
         except (TimeoutError, HeadwaterError):
             return False
         return self._tail.alive()
+
+    def _read(self) -> dict[tuple[str, int], int]:
+        """Next offsets of the tail in the topic that is asked about."""
+        return {slot: offset for slot, offset in self._tail.partitions().items() if slot[0] == _TOPIC}
 
     def _reached(self, ends: Mapping[Slot, int]) -> bool:
         read = self._tail.partitions()
@@ -71,7 +80,7 @@ class Barrier:
     def _ask(self) -> Mapping[Slot, int]:
         try:
             if self._asked is None:
-                self._asked = self._open((Topic.MEMBERSHIP.value,), Start())
+                self._asked = self._open((_TOPIC,), Start())
             return self._asked.ends()
         except HeadwaterError:
             self._forget()
@@ -90,9 +99,16 @@ class Barrier:
                 log.warning("the connection that asks for the log's end did not close in order")
 
     def close(self) -> None:
-        """Disconnect. Blocks: not for the event loop."""
-        self._executor.submit(self._forget)
-        self._executor.shutdown(wait=True, cancel_futures=False)
+        """Disconnect; waits at most CLOSE_S for a broker that does not answer. Blocks: not for the event loop."""
+        wait([self._executor.submit(self._forget)], timeout=CLOSE_S)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _continues(read: Mapping[tuple[str, int], int], ends: Mapping[Slot, int]) -> bool:
+    """Whether this is the log that the tail reads: it names every partition, and none ends before what was read
+    earlier. A topic that was made anew, or lost its end, begins at small offsets that the tail seems to have passed."""
+    now = {(slot.topic, slot.partition): end for slot, end in ends.items()}
+    return bool(read) and all(now.get(slot, -1) >= offset for slot, offset in read.items())
 
 
 def _retrieved(task: asyncio.Task[Mapping[Slot, int]]) -> None:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from pipeline.settings_query import LimitSettings
+from query_service import connections
 from query_service.app import create_app
 from query_service.connections import MAX_HEAD, server_options
 from schemas.tokens import FreshnessToken, TokenDocument
@@ -206,3 +207,44 @@ async def test_what_is_under_way_is_ended_in_order_on_stop(world: World) -> None
     assert served.running() == 0
     writer.close()
     del reader
+
+
+@pytest.mark.requirement("B1")
+async def test_a_client_that_takes_nothing_of_its_replies_loses_its_connection(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    async with serving(world) as run:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", run.port))
+            one = run.request(method="GET", path="/openapi.json")
+            # Many at once, and not one byte of what comes back is read.
+            sending = asyncio.ensure_future(loop.sock_sendall(client, one * 4000))
+            try:
+                await run.until(lambda: len(run.server.server_state.connections) == 1)
+                await run.until(lambda: not run.server.server_state.connections)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+            await run.until(lambda: run.running() == 0)
+
+
+@pytest.mark.requirement("B1")
+async def test_whoever_reads_slowly_gets_the_whole_reply(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", 0.1)
+    async with serving(world) as run:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", run.port))
+            await loop.sock_sendall(client, run.request(method="GET", path="/openapi.json", Connection="close"))
+            got = bytearray()
+            while part := await loop.sock_recv(client, 16_384):
+                got += part
+                await asyncio.sleep(0.005)  # the reader's own pace
+        head, _, body = bytes(got).partition(b"\r\n\r\n")
+        assert f"content-length: {len(body)}".encode() in head.lower()

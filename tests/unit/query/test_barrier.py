@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 
 import pytest
 
@@ -114,3 +116,46 @@ async def test_callers_who_wait_share_one_look(world: World, monkeypatch: pytest
         assert all(await asyncio.gather(*(run.parts.barrier.passed() for _ in range(40))))
         assert looks <= 3
         assert {slot.topic for slot in real()} == {Topic.MEMBERSHIP.value}
+
+
+@pytest.mark.requirement("A8", "I8")
+async def test_a_log_that_begins_anew_is_not_taken_for_one_that_was_read(world: World) -> None:
+    prepared(world)
+    async with world.running() as run:
+        for _ in range(3):
+            world.log.event(left(world))
+        await run.until(lambda: max(run.parts.tail.partitions().values()) == 3)
+        assert await run.parts.barrier.passed()
+        world.log.stalled = True
+        world.log.records.clear()  # the topic was removed and made again
+        world.log.event(left(world))
+        assert not await run.parts.barrier.passed()
+        world.log.stalled = False
+
+
+@pytest.mark.requirement("A8", "I8")
+async def test_a_broker_that_names_no_end_is_not_believed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared(world)
+    async with world.running() as run:
+        await warm(run)
+        monkeypatch.setattr(run.parts.barrier._asked, "ends", dict)
+        assert not await run.parts.barrier.passed()
+
+
+@pytest.mark.requirement("A8")
+async def test_closing_does_not_wait_for_a_broker_that_hangs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(barrier_module, "CLOSE_S", 0.1)
+    prepared(world)
+    hanging = threading.Event()
+    async with world.running() as run:
+        await warm(run)
+
+        def hangs() -> dict[object, int]:
+            hanging.wait(10)
+            return {}
+
+        monkeypatch.setattr(run.parts.barrier._asked, "ends", hangs)
+        assert not await run.parts.barrier.passed()
+        began = time.monotonic()
+    assert time.monotonic() - began < 4
+    hanging.set()
