@@ -84,9 +84,9 @@ class Watched:
         except ClientLeft:
             status = CLIENT_LEFT
         except Exception as error:
-            log.exception("request failed", exc_info=error)
-            if begun:
-                raise  # the reply cannot be taken back: the connection breaks
+            log.error("request failed", extra={"fields": problems.fault(error)})
+            if begun:  # the reply cannot be taken back: the connection breaks
+                raise RuntimeError("a reply broke off") from None
             await problems.internal()(scope, receive, watched)
         finally:
             route = getattr(scope.get("route"), "path", "other")

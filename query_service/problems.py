@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -80,6 +82,21 @@ def unavailable(detail: str) -> Response:
     """Something below us is down; nothing was lost."""
     headers = {"Retry-After": str(RETRY_AFTER_S)}
     return problem(503, "Temporarily unavailable", detail, headers=headers)
+
+
+def fault(error: BaseException) -> dict[str, object]:
+    """What a log may hold of an error that nobody expected: its classes and where it was raised. Not its text: into
+    that, libraries put what they worked on, such as a passage, a query or a prompt."""
+    kinds, seen = [], error
+    for _ in range(5):
+        kinds.append(type(seen).__name__)
+        following = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+        if following is None:
+            break
+        seen = following
+    frames = traceback.extract_tb(error.__traceback__)[-15:]
+    places = [f"{'/'.join(Path(f.filename).parts[-2:])}:{f.lineno} {f.name}" for f in frames]
+    return {"error": " < ".join(kinds), "at": places}
 
 
 _EVERYWHERE = {  # whatever the route: these come from around it

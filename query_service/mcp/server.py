@@ -39,6 +39,7 @@ from query_service.mcp.models import (
     freshness_of,
 )
 from query_service.middleware import MAX_BODY
+from query_service.problems import fault
 from query_service.scope import FieldError, Scope
 from query_service.service import DeadlineExceeded, QueryService
 from query_service.state import NotReady
@@ -162,7 +163,7 @@ def _failed(error: Exception) -> CallToolResult:
         log.warning("tool unavailable", extra={"fields": {"error": type(error).__name__}})
         said = "The search does not answer at the moment; try again shortly."
     else:
-        log.exception("tool failed", exc_info=error)
+        log.error("tool failed", extra={"fields": fault(error)})
         said = "The request failed here; it has been logged."
     return CallToolResult(content=[TextContent(type="text", text=said[:1000])], is_error=True)
 

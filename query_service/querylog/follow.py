@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pipeline.clock import Clock
 from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
-from query_service.querylog.view import QueryView
+from query_service.querylog.view import QueryView, damaged
 from query_service.tail import LogTail, Start, TailFactory
 from schemas.topics import Topic
 
@@ -19,6 +20,7 @@ log = logging.getLogger("headwater.query.log")
 TOPICS = (Topic.QUERIES.value,)
 POLL_MS = 200
 PAUSE_S = 1.0
+REOPEN_S = 5.0
 PRUNE_S = 600.0
 
 
@@ -50,16 +52,15 @@ class Follower:
             self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        try:
-            view = self._open_view()
-        except Exception:
-            log.exception("the view of the query log cannot be opened; the log itself is written all the same")
-            return
-        view.prune(self._clock.now())
-        self.view = view
+        view: QueryView | None = None
         while not self._stop.is_set():
             tail: LogTail | None = None
             try:
+                if view is None:
+                    view = self._opened()
+                    if view is None:
+                        self._stop.wait(REOPEN_S)
+                        continue
                 tail = self._open_tail(TOPICS, Start(offsets=view.positions()))
                 ends = {(t, p): o for (t, p), o in tail.positions().items()}
                 if any(ends.get(slot, offset) < offset for slot, offset in view.positions().items()):
@@ -69,16 +70,33 @@ class Follower:
                 self._follow(tail, view)
             except HeadwaterError as error:
                 log.warning("the tail of queries lost the log", extra={"fields": {"error": type(error).__name__}})
+            except sqlite3.Error as error:
+                log.warning("the view of queries cannot be written", extra={"fields": {"error": str(error)}})
+                if view is not None and damaged(error):
+                    self.view = self.complete_until = None
+                    view.discard()
+                    view = None
             except Exception:
                 log.exception("the tail of queries failed; it starts again from its recorded positions")
             finally:
                 if tail is not None:
-                    tail.close()
+                    _close(tail)
             self._stop.wait(PAUSE_S)
-        view.close()
+        if view is not None:
+            view.close()
+
+    def _opened(self) -> QueryView | None:
+        """The file, which is opened again until it can be; the log itself is written all the same."""
+        try:
+            view = self._open_view()
+        except Exception as error:
+            log.error("the view of the query log cannot be opened", extra={"fields": {"error": type(error).__name__}})
+            return None
+        self.view = view
+        return view
 
     def _follow(self, tail: LogTail, view: QueryView) -> None:
-        pruned = time.monotonic()
+        pruned = -PRUNE_S
         while not self._stop.is_set():
             asked = self._clock.now()
             records = tail.poll(POLL_MS)
@@ -91,3 +109,10 @@ class Follower:
             if time.monotonic() - pruned >= PRUNE_S:
                 view.prune(self._clock.now())
                 pruned = time.monotonic()
+
+
+def _close(tail: LogTail) -> None:
+    try:
+        tail.close()
+    except Exception:
+        log.warning("the tail of queries did not close in order")

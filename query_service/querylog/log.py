@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from query_service.querylog.follow import Follower
 from query_service.querylog.records import feedback_kept, line_of, record_of
 from query_service.querylog.references import References, references
 from query_service.querylog.sender import OpenPublisher, Outlet, Sender, outgoing
-from query_service.querylog.view import QueryView
+from query_service.querylog.view import QueryView, opened
 from query_service.scope import Scope
 from query_service.tail import TailFactory
 from schemas.querylog import FeedbackRecord, Kind, LoggedHit, PurgeRecord, QueryRecord
@@ -30,6 +32,8 @@ from schemas.querylog import FeedbackRecord, Kind, LoggedHit, PurgeRecord, Query
 log = logging.getLogger("headwater.query")
 
 MAX_RECENT = 10_000
+MAX_TARGETS = 200_000  # ids that the recent queries hold together; one query may have hundreds
+WRITERS, MAX_WRITES = 2, 64
 
 People = Callable[[str], Iterable[str]]  # principals of a tenant; reads the store, not for the loop
 
@@ -67,12 +71,16 @@ class QueryLog:
         folder = settings.query.receipts_path.parent
         self.references: References = references(settings, folder)
         path: Path = self.settings.path or folder / "queries.sqlite"
-        self.follower = Follower(open_tail, lambda: QueryView(path, identity, self.settings), clock, metrics)
+        self.follower = Follower(open_tail, lambda: opened(path, identity, self.settings), clock, metrics)
         self._outlet = Outlet(open_publisher) if open_publisher is not None else None
         self._sender: Sender | None = None
         if self._outlet is not None and self.settings.enabled:
             self._sender = Sender(self._outlet, metrics, self.settings.queue)
         self._recent: OrderedDict[str, Shown] = OrderedDict()
+        self._targets = 0
+        # Of their own: a broker that does not answer must not hold the threads that others share.
+        self._writers = ThreadPoolExecutor(max_workers=WRITERS, thread_name_prefix="query-log-write")
+        self._writes = threading.BoundedSemaphore(MAX_WRITES)
 
     @property
     def enabled(self) -> bool:
@@ -93,6 +101,7 @@ class QueryLog:
 
     def stop(self) -> None:
         """Send what waits, for a few seconds, and end. Not for the loop."""
+        self._writers.shutdown(wait=False, cancel_futures=True)
         if self._sender is not None:
             self._sender.stop()
         elif self._outlet is not None:
@@ -123,12 +132,17 @@ class QueryLog:
         entry.ended()
         named = [entry.document_uid] if entry.document_uid is not None and entry.outcome == "answered" else []
         asker = self.references.scope(entry.operator or entry.scope)
-        self._recent[entry.query_id] = Shown(entry.scope.tenant, asker, _targets(entry.hits, entry.evidence, named))
-        while len(self._recent) > MAX_RECENT:
-            self._recent.popitem(last=False)
+        self._remember(entry.query_id, Shown(entry.scope.tenant, asker, _targets(entry.hits, entry.evidence, named)))
         log.info("query", extra={"fields": line_of(entry, self.references)})
         if self._sender is not None:
             self._sender.put(partial(self._encoded, entry))
+
+    def _remember(self, query_id: str, shown: Shown) -> None:
+        self._recent[query_id] = shown
+        self._targets += len(shown.targets)
+        while len(self._recent) > MAX_RECENT or self._targets > MAX_TARGETS:
+            _, oldest = self._recent.popitem(last=False)
+            self._targets -= len(oldest.targets)
 
     def _encoded(self, entry: Entry) -> Outgoing:
         record = record_of(entry, self.references, self.settings)
@@ -151,18 +165,31 @@ class QueryLog:
     async def feedback(self, record: FeedbackRecord) -> FeedbackRecord:
         """Store feedback; what was kept of it. Raises BusUnavailable."""
         kept = feedback_kept(record, self.settings)
-        await asyncio.to_thread(self._publish, outgoing(kept.tenant, encode(kept)))
+        await self._written(outgoing(kept.tenant, encode(kept)))
         return kept
 
     async def purge(self, record: PurgeRecord) -> int:
         """Have every view forget; how many records this one held. Raises BusUnavailable."""
         view = self.view
         held = await asyncio.to_thread(view.count, record) if view is not None else 0
-        await asyncio.to_thread(self._publish, outgoing(record.tenant, encode(record)))
+        await self._written(outgoing(record.tenant, encode(record)))
         for query_id, shown in list(self._recent.items()):
             if shown.tenant == record.tenant and record.scope in (None, shown.asker):
                 del self._recent[query_id]
+                self._targets -= len(shown.targets)
         return held
+
+    async def _written(self, record: Outgoing) -> None:
+        """Returns once the log has it. Raises BusUnavailable, at once where many wait already."""
+        if not self._writes.acquire(blocking=False):
+            raise BusUnavailable("many records wait for the log already")
+        try:
+            writing = self._writers.submit(self._publish, record)
+        except BaseException:
+            self._writes.release()
+            raise
+        writing.add_done_callback(lambda _: self._writes.release())
+        await asyncio.wrap_future(writing)
 
     def _publish(self, record: Outgoing) -> None:
         if self._outlet is None:

@@ -69,14 +69,17 @@ def _file_key(path: Path) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-            fresh.touch(mode=0o600)
-            fresh.write_text(secrets.token_hex(32))
             try:
+                fresh.touch(mode=0o600)
+                fresh.write_text(secrets.token_hex(32))
                 os.link(fresh, path)  # whole or not at all, whoever starts at the same moment
             finally:
-                fresh.unlink()
-        return path.read_bytes().strip()
+                fresh.unlink(missing_ok=True)
+        key = path.read_bytes().strip()
     except OSError as error:
         raise ConfigError(
             "querylog.key", f"the key file {path} cannot be used: {error.strerror}", "Set querylog.key."
         ) from error
+    if len(key) < MIN_KEY_BYTES:  # cut short by a full disk or a copy: everybody could name persons with it
+        raise ConfigError("querylog.key", f"the key file {path} is cut short", "Restore it, remove it, or set a key.")
+    return key

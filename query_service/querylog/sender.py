@@ -12,6 +12,7 @@ from itertools import islice
 from pipeline.errors import HeadwaterError, Reject
 from pipeline.observe import Metrics
 from pipeline.ports import Outgoing, Publisher
+from query_service.problems import fault
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.log")
@@ -117,15 +118,18 @@ class Sender:
                 if self._ending.wait(PAUSES_S[min(failures, len(PAUSES_S) - 1)]):
                     time.sleep(0.1)
                 failures += 1
-        self._outlet.close()
+        try:
+            self._outlet.close()
+        except Exception:
+            log.warning("the connection to the query log did not close in order")
 
     def _take(self) -> None:
         while self._waiting:
             make = self._waiting.popleft()
             try:
                 record = make()
-            except Exception:
-                log.exception("a record of the query log could not be made")
+            except Exception as error:  # its text may hold the query's
+                log.error("a record of the query log could not be made", extra={"fields": fault(error)})
                 self._metrics.count("headwater_query_log_total", result="refused")
                 continue
             self._ready.append(record)
@@ -156,6 +160,9 @@ class Sender:
             except Reject:
                 self._settled(1, "refused")
             except HeadwaterError:
+                return False
+            except Exception:
+                log.exception("sending to the query log failed")
                 return False
             else:
                 self._settled(1, "sent")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from pipeline.ports import Record
 from pipeline.settings_query import QueryLogSettings
 from query_service.querylog.redact import STRICTNESS, keep
 from schemas.querylog import LOG_RECORD, FeedbackRecord, Kind, PurgeRecord, QueryOutcome, QueryRecord, TextMode, Verdict
+
+log = logging.getLogger("headwater.query.log")
 
 DAY_US = 86_400_000_000
 _VERSION = "1"
@@ -38,6 +41,29 @@ CREATE TABLE IF NOT EXISTS positions (topic TEXT, log_partition INTEGER, log_off
   PRIMARY KEY (topic, log_partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether the file cannot be used any more; a full disk or a lock passes."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def opened(path: Path, identity: str, settings: QueryLogSettings) -> QueryView:
+    """The view of the file; a damaged one is removed, and the log fills another. Raises sqlite3.Error, OSError."""
+    try:
+        return QueryView(path, identity, settings)
+    except sqlite3.Error as error:
+        if not damaged(error):
+            raise
+    remove(path)
+    return QueryView(path, identity, settings)
+
+
+def remove(path: Path) -> None:
+    """Remove the file with what SQLite keeps beside it."""
+    log.error("the view of the query log is damaged; it is built again from the log")
+    for beside in ("", "-wal", "-shm"):
+        path.with_name(path.name + beside).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -66,7 +92,14 @@ class QueryView:
         self._path = path
         self._settings = settings
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        path.chmod(0o600)
+        try:
+            self._prepare(identity)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self, identity: str) -> None:
+        self._path.chmod(0o600)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("PRAGMA busy_timeout=5000")
@@ -208,6 +241,12 @@ class QueryView:
     def close(self) -> None:
         """Close the writer's connection."""
         self._db.close()
+
+    def discard(self) -> None:
+        """Close and remove the file, which is damaged."""
+        with suppress(sqlite3.Error):
+            self._db.close()
+        remove(self._path)
 
     # ------------------------------------------------------------ reading (any thread)
 
