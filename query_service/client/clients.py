@@ -14,7 +14,8 @@ import httpx
 from query_service.client import calls
 from query_service.client.calls import Call, Paging, Reply, SearchFields, Sections, Waiting
 from query_service.client.errors import UnexpectedReply
-from query_service.client.exchange import AskToken, Credentials, Lost, Pause, Received, Retry, Send, exchange
+from query_service.client.exchange import AskToken, Credentials, Lost, Pause, Retry, Send, exchange
+from query_service.client.reading import Reading
 from schemas.api import (
     DocumentResponse,
     FreshnessResponse,
@@ -57,6 +58,10 @@ class _Common:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._base!r}, {self._credentials!r})"
 
+    def _until(self, step: Send) -> float:
+        """When an attempt that begins now is over, by the monotonic clock."""
+        return time.monotonic() + self._timeout_s + step.call.extra_s
+
     def _options(self, step: Send) -> dict[str, Any]:
         call = step.call
         return {
@@ -68,10 +73,6 @@ class _Common:
             "timeout": httpx.Timeout(self._timeout_s + call.extra_s, connect=min(CONNECT_S, self._timeout_s)),
             "follow_redirects": False,  # a token goes to no other address
         }
-
-
-def _received(reply: httpx.Response) -> Received:
-    return Received(reply.status_code, {k.lower(): v for k, v in reply.headers.items()}, reply.content)
 
 
 def _lost(error: httpx.HTTPError) -> Lost:
@@ -200,7 +201,12 @@ class HeadwaterClient(_Common):
             assert self._credentials.source is not None
             return self._credentials.source()
         try:
-            return _received(self._http.request(**self._options(step)))
+            until = self._until(step)
+            with self._http.stream(**self._options(step)) as reply:
+                reading = Reading(reply, until)
+                for part in reply.iter_bytes():
+                    reading.take(part)
+            return reading.received()
         except httpx.HTTPError as error:
             return _lost(error)
 
@@ -326,7 +332,12 @@ class AsyncHeadwaterClient(_Common):
             given = self._credentials.source()
             return await given if inspect.isawaitable(given) else given
         try:
-            return _received(await self._http.request(**self._options(step)))
+            until = self._until(step)
+            async with self._http.stream(**self._options(step)) as reply:
+                reading = Reading(reply, until)
+                async for part in reply.aiter_bytes():
+                    reading.take(part)
+            return reading.received()
         except httpx.HTTPError as error:
             return _lost(error)
 

@@ -36,6 +36,8 @@ _OURS = frozenset({400, 413, 422})  # this prompt is refused; the next one may b
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 4.0
 _DECLINED = frozenset({"content_filter"})
+MOST_BYTES = 16_000_000
+MOST_TOKENS = 1_000_000_000
 
 
 class _Failed(Exception):
@@ -86,7 +88,7 @@ class OpenAiGenerator:
             api_key=settings.api_key.get_secret_value() if settings.api_key else "none",
             max_retries=0,
             timeout=settings.timeout_s,
-            http_client=http_client,
+            http_client=http_client if http_client is not None else openai.DefaultAsyncHttpxClient(**_CLIENT),
         )
         # What the environment may name belongs to another account.
         self._client.organization = self._client.project = None
@@ -193,7 +195,7 @@ class OpenAiGenerator:
             raise failed(f"status {status}", again=again, wait=wait) from None
         except openai.APIConnectionError:
             raise _Failed("no connection", again=True) from None
-        except (openai.OpenAIError, ValueError, TypeError) as error:
+        except (openai.OpenAIError, ValueError, TypeError, RecursionError) as error:
             raise _Failed(f"an answer that cannot be read ({type(error).__name__})") from None
 
     async def _next(self, opened: Any, deadline: float) -> Any:
@@ -251,8 +253,8 @@ class _Written:
         text = getattr(getattr(choices[0], "delta", None), "content", None)
         if not isinstance(text, str) or not text:
             return ""
-        self.pieces.append(text)
-        return text
+        self.pieces.append(_clean(text))
+        return self.pieces[-1]
 
     def check(self) -> None:
         """Raises _Failed where this was no whole answer."""
@@ -275,15 +277,50 @@ def _text_of(answer: Any) -> tuple[str, str]:
         raise _Refused("it declined")
     if not isinstance(text, str) or not text.strip():
         raise _Failed("no text")
-    return text, finish
+    return _clean(text), finish
+
+
+def _clean(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON can hold and no UTF-8 can."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _told(usage: Any) -> tuple[int, int] | None:
     """The server's counts, None where they are missing or cannot be counts."""
     read, wrote = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-    if not isinstance(read, int) or not isinstance(wrote, int) or min(read, wrote) < 0:
+    if type(read) is not int or type(wrote) is not int or not 0 <= min(read, wrote) <= max(read, wrote) <= MOST_TOKENS:
         return None
     return read, wrote
+
+
+async def _bounded(response: Any) -> None:
+    """Have the reading of a reply stop after MOST_BYTES, whatever its server sends."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise ValueError("a compressed reply")
+    # The stream's base class is that of the HTTP library that the SDK uses.
+    base = next(c for c in type(response.stream).__mro__ if c.__name__ == "AsyncByteStream")
+    given = response.stream
+
+    async def parts(self: object) -> AsyncIterator[bytes]:
+        left = MOST_BYTES
+        async for part in given:
+            left -= len(part)
+            if left < 0:
+                raise ValueError("a reply of too many bytes")
+            yield part
+
+    async def aclose(self: object) -> None:
+        await given.aclose()
+
+    response.stream = type("Bounded", (base,), {"__aiter__": parts, "aclose": aclose})()
+
+
+# A server that redirects would have prompts, and so passages, sent to an address that nobody configured.
+_CLIENT: dict[str, Any] = {
+    "follow_redirects": False,
+    "headers": {"Accept-Encoding": "identity"},
+    "event_hooks": {"response": [_bounded]},
+}
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:

@@ -60,7 +60,8 @@ class EndpointReranker:
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         self._url = _address(settings.url)
         self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {},
+            # Not compressed: a few kilobytes could unfold to gigabytes before anybody counts them.
+            headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
             timeout=settings.timeout_s,
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS),
         )
@@ -118,7 +119,7 @@ class EndpointReranker:
             with self._client.stream("POST", self._url, json=body, timeout=timeout_s) as answer:
                 _judged(answer)
                 held = bytearray()
-                for block in answer.iter_bytes():
+                for block in answer.iter_raw():
                     held += block
                     if len(held) > MOST_BYTES:
                         raise RerankerUnavailable(f"the reranker's server: an answer of over {MOST_BYTES} bytes")
@@ -128,7 +129,7 @@ class EndpointReranker:
             raise _Passing(f"no answer ({type(error).__name__})") from None
         try:
             return json.loads(held)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _Passing("the answer is not JSON") from None
 
 
