@@ -13,11 +13,11 @@ from pipeline.settings_query import RerankSettings
 from query_service.diversify import mmr, unit_rows
 from query_service.fuse import min_max
 from query_service.legs import Plan
-from query_service.outcome import Outcome, Ranked, Stopwatch
+from query_service.outcome import Outcome, Ranked, Stopwatch, Twin
 from query_service.paging import Page, mark
 from query_service.rerank.interface import Reranked, Reranking
 from query_service.scope import Narrowing
-from query_service.supply import Folding, ResolveClosure, Shelf, Supplied, Supplier
+from query_service.supply import Folding, ResolveClosure, Shelf, Supplied, Supplier, itself, standing_for
 from schemas.api import SearchRequest
 from schemas.api_ranking import RerankMode, RerankReport
 
@@ -100,6 +100,8 @@ class Finisher:
         for at, value in order:
             items[at].first = value
             items[at].final = values[items[at].chunk_id] if share < 1.0 else value
+        if share < 1.0:
+            shelf.low = min(values.values(), default=1.0)
         shelf.arrange([items[at] for at, _ in order])
 
     def _mode(self, request: SearchRequest) -> RerankMode:
@@ -150,6 +152,7 @@ class Finisher:
         others = shelf.items[len(scored) :]
         for item in others:
             item.final = lowest * item.final
+        shelf.low = min(item.final for item in shelf.items)
         first = sorted(scored, key=lambda item: -item.final)
         shelf.arrange(sorted([*first, *others], key=lambda item: not item.ranked.candidate.exact))
 
@@ -167,6 +170,10 @@ class Finisher:
                     # Copies of the refused stand in front of what is unread: they take the places that are free now.
                     await shelf.fill(before - len(shelf.items))
                     continue
+            hidden = limit.hidden(shelf.items, k)
+            if hidden:
+                await shelf.give_way(hidden)
+                continue
             if len(page) < k and shelf.unread:
                 await shelf.fill(k)
                 continue
@@ -193,12 +200,39 @@ class _Limit:
                 found.append(item)
         return found
 
+    def hidden(self, items: Sequence[Supplied], k: int) -> list[tuple[Supplied, Twin]]:
+        """Among the first k: passages that the limit hides, each with a copy in a document that may be shown."""
+        if self._most is None:
+            return []
+        count, taken = Counter(self._had), 0
+        found: list[tuple[Supplied, Twin]] = []
+        for item in items:
+            if taken >= k:
+                break
+            twin = self._open(count, [itself(item.ranked), *item.also])
+            if twin is None:
+                continue
+            count[mark(twin.candidate.document_uid)] += 1
+            taken += 1
+            if twin.candidate.chunk_id != item.chunk_id:
+                found.append((item, twin))
+        return found
+
     def after(self, page: Sequence[Supplied], left: list[Ranked]) -> list[Ranked]:
-        """Of what is left, that of which the limit lets any more be shown."""
+        """Of what is left, that of which the limit lets any more be shown, or a copy in its place."""
         if self._most is None:
             return left
         count = self._had + Counter(mark(item.ranked.candidate.document_uid) for item in page)
-        return [r for r in left if count[mark(r.candidate.document_uid)] < self._most]
+        open_ = [(r, self._open(count, [itself(r), *r.twins])) for r in left]
+        return [
+            r if twin.candidate.chunk_id == r.candidate.chunk_id else standing_for(r, twin)
+            for r, twin in open_
+            if twin is not None
+        ]
+
+    def _open(self, count: Counter[bytes], copies: Sequence[Twin]) -> Twin | None:
+        """The first that stands in a document which may be shown once more."""
+        return next((t for t in copies if self._most and count[mark(t.candidate.document_uid)] < self._most), None)
 
 
 def _why_not(mode: RerankMode, first_page: bool, by_date: bool) -> str | None:
@@ -212,7 +246,8 @@ def _why_not(mode: RerankMode, first_page: bool, by_date: bool) -> str | None:
 def _group(item: Supplied) -> list[Ranked]:
     """The passage with the scores of this page; copies that are not equal to it, which stand under it, behind it."""
     own = item.ranked
-    equal = {t.candidate.chunk_id for t in own.twins}
+    embedded = own.place.entry.embed_hash
+    equal = {t.candidate.chunk_id for t in own.twins if t.place.entry.embed_hash == embedded}
     scored = Ranked(
         own.candidate, own.manifest, own.place, own.fused, own.first, item.rerank, item.final, own.dense_rank,
         own.sparse_rank, own.sparse_score, own.twins,

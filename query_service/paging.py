@@ -24,8 +24,8 @@ from schemas.api import SearchRequest
 from schemas.api_ranking import MAX_CURSOR
 
 MAX_SHOWN = 1000  # hits of one search over all pages
-_FORMAT = 1
-_MARK = 6  # bytes that stand for a passage that was shown
+_FORMAT = 2
+_MARK = 5  # bytes that stand for what was shown: MAX_SHOWN passages, each of a document of its own, fit
 _NONCE = 12
 _TAG = 16
 _ROOM = MAX_CURSOR // 4 * 3 - _NONCE - _TAG

@@ -98,12 +98,13 @@ class Shelf:
         self._before: list[Supplied] = []  # on earlier pages
         self.items: list[Supplied] = []  # in the order of the ranking, as far as it was read
         self.round = 0
+        self.low = 1.0  # final score of the last one, once all were given scores: what is read later stands behind
         self.judged_at = clock.now()  # the checks of the present round began then, µs
 
     @property
     def unread(self) -> list[Ranked]:
-        """What was not read, in order."""
-        return [ranked for _, ranked in self._rest]
+        """What was not read, in order, each with its final score."""
+        return [replace(ranked, final=self._final(ranked)) for _, ranked in self._rest]
 
     async def fill(self, want: int, enough: int | None = None) -> list[Supplied]:
         """Read the next ``want`` passages, then on until ``enough`` different ones stand; returns the new ones.
@@ -149,10 +150,13 @@ class Shelf:
         if record is None or text is None or text.document_uid != ranked.candidate.document_uid:
             return None
         also = [twin for twin in ranked.twins if twin.candidate.chunk_id in allowed]
-        final = ranked.first if ranked.final is None else ranked.final
         return Supplied(
-            ranked, record, text, also, place, self.round, vectors.get(chunk_id), ranked.first, ranked.rerank, final
-        )
+            ranked, record, text, also, place, self.round, vectors.get(chunk_id), ranked.first, ranked.rerank,
+            self._final(ranked),
+        )  # fmt: skip
+
+    def _final(self, ranked: Ranked) -> float:
+        return self.low * ranked.first if ranked.final is None else ranked.final
 
     def arrange(self, order: Sequence[Supplied]) -> None:
         """Put all items that were read in this order; what is read later goes on behind them."""
@@ -169,24 +173,35 @@ class Shelf:
     async def recheck(self, items: Sequence[Supplied]) -> None:
         """Admit items of an earlier round again, with records read now; the refused leave the shelf, and the copies
         under them are looked at in their place. Raises StoreUnavailable."""
-        members = [m for item in items for m in (_itself(item.ranked), *item.also)]
+        members = [m for item in items for m in (itself(item.ranked), *item.also)]
         allowed = await self._allowed(members)
         again: list[tuple[int, Ranked]] = []
         for item in items:
             record = allowed.get(item.chunk_id)
             if record is None:
                 self.items.remove(item)
-                again += [(item.place, other) for other in _next_of(replace(item.ranked, twins=tuple(item.also)))]
+                standing = replace(item.ranked, twins=tuple(item.also), final=item.final)
+                again += [(item.place, other) for other in _next_of(standing)]
                 continue
             item.record, item.round = record, self.round
             item.also = [twin for twin in item.also if twin.candidate.chunk_id in allowed]
         self._rest.extendleft(reversed(again))
 
+    async def give_way(self, chosen: Sequence[tuple[Supplied, Twin]]) -> None:
+        """Let a copy that stands under an item take the item's place, which goes under it. Raises StoreUnavailable."""
+        for item, _ in chosen:
+            self.items.remove(item)
+        self._rest.extendleft(
+            (item.place, standing_for(replace(item.ranked, twins=tuple(item.also), final=item.final), twin))
+            for item, twin in reversed(chosen)
+        )
+        await self.fill(len(chosen))
+
     async def _read(
         self, batch: list[Ranked]
     ) -> tuple[dict[str, ChunkText], dict[str, AccessRecord], dict[str, Vectors]]:
         """Texts and vectors of the batch, and by chunk id the records under which it and its twins may be read now."""
-        members = [m for r in batch for m in (_itself(r), *r.twins)]
+        members = [m for r in batch for m in (itself(r), *r.twins)]
         plan = self._plan
         texts, allowed, vectors = await asyncio.gather(
             self._reader.chunks(plan.generation, plan.tenant, [r.candidate.chunk_id for r in batch]),
@@ -241,7 +256,7 @@ class Shelf:
             if better is None:
                 kept.append(i)
             else:
-                better.also.extend([_itself(item.ranked), *item.also])
+                better.also.extend([itself(item.ranked), *item.also])
         return [everything[i] for i in kept[len(standing) :]]
 
     def _passage(self, item: Supplied) -> fold.Passage:
@@ -251,7 +266,17 @@ class Shelf:
         return found
 
 
-def _itself(ranked: Ranked) -> Twin:
+def standing_for(ranked: Ranked, twin: Twin) -> Ranked:
+    """One of the twins in the place of the passage, which is a twin of it then."""
+    others = (t for t in ranked.twins if t.candidate.chunk_id != twin.candidate.chunk_id)
+    return replace(
+        ranked, candidate=twin.candidate, manifest=twin.manifest, place=twin.place,
+        twins=(*others, itself(ranked)),
+    )  # fmt: skip
+
+
+def itself(ranked: Ranked) -> Twin:
+    """The passage as one of those that are equal."""
     return Twin(ranked.candidate, ranked.manifest, ranked.place)
 
 
