@@ -138,7 +138,7 @@ class QuerySettings(Part):
     deadline_s: float = Field(default=5.0, gt=0)
     candidates: int = Field(default=50, ge=1, le=1000)
     filter_principals: int = Field(default=300, ge=1, description="Above it a search goes unfiltered and wider.")
-    fusion: Literal["rrf", "convex"] = "rrf"
+    fusion: Literal["rrf", "convex"] = "convex"
     dense_share: float = Field(default=0.5, ge=0, le=1, description="Weight of the dense list in convex fusion.")
     diversity: float = Field(
         default=0.9, ge=0, le=1, description="λ of maximal marginal relevance: 1 ranks by relevance alone."

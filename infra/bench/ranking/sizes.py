@@ -13,9 +13,9 @@ class RankingSizes:
     """Counts; of searches by number of clients, number of principals and way of reranking."""
 
     questions: int = 150  # of each set, at most
-    off: int = 100
-    fast: int = 60
-    full: int = 30
+    off: int = 60
+    fast: int = 40
+    full: int = 16
     flood_clients: int = 50
     flood_s: float = 20.0
     backfill_documents: int = 1_500

@@ -69,7 +69,7 @@ async def test_a_hit_from_each_tier_with_all_its_fields(world: World) -> None:
     }  # fmt: skip
     scores = hit["scores"]
     assert scores["dense_rank"] == 1 and scores["sparse_rank"] == 1
-    assert scores["fused"] == pytest.approx(2 / 61)
+    assert scores["fused"] == 1.0
     assert 0 <= scores["dense_distance"] <= 2 and scores["sparse_score"] > 0
     assert reply["counts"] == counted(dense=2, sparse=2, admitted=2)
     assert reply["starved"] is False and reply["fresh"] is None
@@ -476,13 +476,14 @@ async def test_a_repeated_query_is_embedded_once(world: World) -> None:
 
 @pytest.mark.requirement("B3")
 async def test_fusion_is_a_setting(tmp_path: Path) -> None:
-    world = World(tmp_path, fusion="convex")
-    world.principal("user:ann")
-    world.document("a", "plan alpha")
-    world.document("b", "plan beta gamma delta")
-    async with world.running() as run:
-        reply = await run.search("plan alpha")
-    assert [h["scores"]["fused"] for h in reply["hits"]] == [1.0, 0.0]
+    for number, (fusion, fused) in enumerate((("convex", [1.0, 0.0]), ("rrf", [2 / 61, 2 / 62]))):
+        world = World(tmp_path / str(number), fusion=fusion)
+        world.principal("user:ann")
+        world.document("a", "plan alpha")
+        world.document("b", "plan beta gamma delta")
+        async with world.running() as run:
+            reply = await run.search("plan alpha")
+        assert [h["scores"]["fused"] for h in reply["hits"]] == pytest.approx(fused)
 
 
 @pytest.mark.requirement("C5")
