@@ -75,19 +75,23 @@ class Replies:
 
     def _found(self, place: _Place) -> _Entry | None:
         entry = self._entries.get(place)
-        if entry is not None and entry.until <= self._clock():
+        if entry is not None and entry.reply.done() and entry.until <= self._clock():
             del self._entries[place]
             return None
         return entry
 
     def _bound(self) -> None:
-        """At most so many; those that have run out lie at the front."""
-        now = self._clock()
-        while self._entries:
-            first = next(iter(self._entries))
-            if len(self._entries) <= self._most and self._entries[first].until > now:
-                return
-            del self._entries[first]
+        """At most so many besides those whose work is under way; those that have run out lie at the front."""
+        now, over = self._clock(), len(self._entries) - self._most
+        leaving: list[_Place] = []
+        for place, entry in self._entries.items():
+            if over <= 0 and entry.until > now:
+                break
+            if entry.reply.done():
+                leaving.append(place)
+                over -= 1
+        for place in leaving:
+            del self._entries[place]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ log = logging.getLogger("headwater.query.auth")
 
 # HS… is missing on purpose: whoever reads the set could sign with such a key. 'none' is no algorithm.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-MIN_RSA_BITS = 2048
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 16_384  # with a longer key, each token would cost a noticeable time
 MAX_BYTES = 256 * 1024
 MAX_KEYS = 100
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -65,7 +65,8 @@ def _usable(entry: object) -> tuple[str, Any, str] | None:
         return None
     if operations is not None and (not isinstance(operations, list) or "verify" not in operations):
         return None
-    if entry.get("alg", "RS256") not in ALGORITHMS:
+    named = entry.get("alg", "RS256")
+    if not isinstance(named, str) or named not in ALGORITHMS:
         return None
     if "d" in entry or "k" in entry:
         return None  # a private or a shared key: somebody published what they should not have
@@ -75,7 +76,7 @@ def _usable(entry: object) -> tuple[str, Any, str] | None:
         return None
     if key.algorithm_name not in ALGORITHMS:
         return None
-    if key.key_type == "RSA" and key.key.key_size < MIN_RSA_BITS:
+    if key.key_type == "RSA" and not MIN_RSA_BITS <= key.key.key_size <= MAX_RSA_BITS:
         return None
     curve = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}.get(key.algorithm_name)
     if curve is not None and entry.get("crv") != curve:
@@ -197,12 +198,13 @@ def _web(url: str, timeout_s: float) -> Fetch:
         # No redirects: whoever can send one would choose the keys.
         async with (
             httpx.AsyncClient(timeout=timeout_s, follow_redirects=False) as client,
-            client.stream("GET", url, headers={"Accept": "application/json"}) as reply,
+            # Not compressed: it could unfold to any size before it is counted.
+            client.stream("GET", url, headers={"Accept": "application/json", "Accept-Encoding": "identity"}) as reply,
         ):
             if reply.status_code != 200:
                 raise ValueError(f"the server answers {reply.status_code}")
             content = b""
-            async for part in reply.aiter_bytes():
+            async for part in reply.aiter_raw():
                 content += part
                 if len(content) > MAX_BYTES:
                     raise ValueError(f"it has more than {MAX_BYTES} bytes")

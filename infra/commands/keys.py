@@ -19,6 +19,7 @@ from pipeline.tokens import ROLES
 from query_service.keys import ApiKey, KeyFile, new_secret, place, read, whole
 
 DAY_US = 86_400_000_000
+MAX_DAYS = 36_500.0
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +34,9 @@ def register(app: typer.Typer) -> None:
 def create(
     user: Annotated[str, typer.Option("--user", help="As whom it searches: ann, as in `user:ann` of the rules.")],
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant that it searches.")],
-    days: Annotated[float, typer.Option("--days", min=0, help="How long it is valid; 0 is without end.")] = 90.0,
+    days: Annotated[
+        float, typer.Option("--days", min=0, max=MAX_DAYS, help="How long it is valid; 0 is without end.")
+    ] = 90.0,
     role: Annotated[list[str] | None, typer.Option("--role", help="operator or evaluator; may be repeated.")] = None,
     product: Annotated[list[str] | None, typer.Option("--product", help="Only these products; repeatable.")] = None,
     as_of_from: Annotated[int | None, typer.Option(help="Earliest applicable date, µs since the epoch.")] = None,
@@ -45,6 +48,8 @@ def create(
     unknown = sorted(set(role or ()) - set(ROLES))
     if unknown:
         raise InfraError(f"--role {unknown[0]!r} is no role.", f"Name {' or '.join(ROLES)}.")
+    if not all(name.strip() for name in product or ()):
+        raise InfraError("--product is empty.", "Name a product, or leave the option out for all.")
     key_id, secret, salt, digest = new_secret()
     now = int(time.time() * 1e6)
     try:

@@ -95,12 +95,12 @@ def at(text: str | None, option: str, now: float | None = None) -> int | None:
         return None
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
-        return int(((time.time() if now is None else now) - int(ago[1]) * _SECONDS[ago[2]]) * 1e6)
+        return max(0, int(((time.time() if now is None else now) - int(ago[1]) * _SECONDS[ago[2]]) * 1e6))
     try:
         read = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InfraError(f"{option} {text!r} is no moment.", "Give a date, as in 2026-05-01, or an age: 7d.") from error
-    return int((read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp() * 1e6)
+    return max(0, int((read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp() * 1e6))
 
 
 def list_(
@@ -144,11 +144,17 @@ def show(
 ) -> None:
     """One query with its hits, counts, times and feedback."""
     with LogApi(config.load()) as api:
-        found = api.query(tenant, query_id)
+        found = api.query(tenant, _id(query_id))
     if json:
         emit_json(found)
     else:
         _show(console(), found)
+
+
+def _id(text: str) -> str:
+    if re.fullmatch("[0-9a-f-]{36}", text) is None:
+        raise InfraError(f"{text!r} is no id of a query.", "Take it from a reply or from `queries list`.")
+    return text
 
 
 def export(

@@ -13,6 +13,7 @@ from infra.state import Store
 from pipeline import settings as config
 from pipeline.settings import Settings
 from pipeline.tokens import OPERATOR, sign
+from schemas.access import Principal
 from schemas.keys import TenantName
 
 
@@ -43,8 +44,10 @@ def token(
 def issue(settings: Settings, user: str, tenant: str, seconds: float, **claims: Any) -> tuple[str, int]:
     """A token and its expiry in seconds since the epoch. Raises InfraError naming the argument or the setting."""
     subject = user.removeprefix("user:")
-    if not subject or subject != subject.strip():
-        raise InfraError(f"--user {user!r} is no user.", "Give the name as in the access rules: --user ann.")
+    try:
+        TypeAdapter(Principal).validate_python(f"user:{subject}")
+    except ValidationError:
+        raise InfraError(f"--user {user!r} is no user.", "Give the name as in the access rules: --user ann.") from None
     try:
         TypeAdapter(TenantName).validate_python(tenant)
     except ValidationError as error:

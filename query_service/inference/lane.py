@@ -139,9 +139,10 @@ class Lane(Generic[In, Out]):
         for item in left:
             if item.future.set_running_or_notify_cancel():
                 item.future.set_exception(Busy(f"{self.name}: closed"))
+        until = time.monotonic() + JOIN_S  # for all of them together
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(JOIN_S)
+                thread.join(max(0.0, until - time.monotonic()))
 
     # ------------------------------------------------------------ inside
 

@@ -17,6 +17,10 @@ from schemas.querylog import TextMode
 
 STRICTNESS: dict[TextMode, int] = {"full": 0, "redacted": 1, "none": 2}
 MAX_TEXT = 8192
+# Of no format category, and yet they show nothing (fillers, selectors) or only surround a digit (keycaps).
+_UNSEEN = frozenset((0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x20E3, 0x2800)).union(
+    range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0)
+)
 _SHOWN = ("[mail]", "[number]", "[secret]", "[query]", "[word]")
 
 # In this order: what contains other things comes first. Each pattern is linear in the text's length.
@@ -39,7 +43,14 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,2}", 0, "[secret]"),
         # A run that no word of a language is: letters and digits mixed, twenty and more.
         (r"(?<![\w+=-])(?=[\w+=-]{0,200}\d)(?=[\w+=-]{0,200}[A-Za-z])[\w+=-]{20,}", re.A, "[secret]"),
-        (r"\d(?:[ .,'/()\u00a0\u202f-]{0,2}\d){6,}", 0, "[number]"),  # seven digits and more with separators
+        # Base64 with its signs, long and of all kinds.
+        (
+            r"(?<![\w+/=-])(?=[\w+/]{0,200}\d)(?=[\w+/]{0,200}[a-z])(?=[\w+/]{0,200}[A-Z])[\w+/]{40,}={0,2}",
+            re.A,
+            "[secret]",
+        ),
+        # Seven digits and more with separators.
+        (r"\d(?:[\s.,'/()|_\u00b7\u2010-\u2015\u2019\u2022\u2212-]{0,3}\d){6,}", 0, "[number]"),
         (r"\d{4,}", 0, "[number]"),
     )
 )
@@ -47,8 +58,12 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def visible(text: str) -> str:
     """Compatibility form without what shows nothing, so that a number or address cannot be spelt around the rules."""
-    composed = unicodedata.normalize("NFKC", text)
-    return "".join(c for c in composed if unicodedata.category(c) != "Cf")
+    composed = "".join(c for c in unicodedata.normalize("NFKC", text) if not _shows_nothing(c))
+    return composed if unicodedata.is_normalized("NFKC", composed) else unicodedata.normalize("NFKC", composed)
+
+
+def _shows_nothing(char: str) -> bool:
+    return not char.isascii() and (unicodedata.category(char) == "Cf" or ord(char) in _UNSEEN)
 
 
 @lru_cache(maxsize=16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
+from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -248,3 +249,21 @@ def test_everyone_gets_the_results_of_their_own(calls: list[list[int]], batch: i
     assert [results(one) for one in futures] == [[value + 1 for value in call] for call in calls]
     lane.close()
     assert sum(sizes) == sum(map(len, calls)) and max(sizes) <= batch
+
+
+@pytest.mark.requirement("B12")
+def test_closing_waits_for_all_busy_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("query_service.inference.lane.JOIN_S", 0.2)
+    release = threading.Event()
+
+    def hangs(values: Sequence[int]) -> Sequence[int | Exception]:
+        release.wait(10)
+        return values
+
+    lane: Lane[int, int] = Lane("hung", hangs, Metrics(), batch=1, queue=50, workers=10)
+    running = [lane.submit(number) for number in range(20)]
+    began = monotonic()
+    lane.close()
+    assert monotonic() - began < 1.0
+    assert isinstance(running[-1].exception(0), Busy)
+    release.set()

@@ -131,3 +131,17 @@ async def test_as_a_dependency_of_a_route() -> None:
         for reply in (await ask(2, **key), await ask(1, **{HEADER: "a b"}), await ask(1, **{HEADER: "x" * 129})):
             assert reply.status_code == 422
             assert Problem.model_validate_json(reply.content).errors[0].field.lower() == HEADER.lower()
+
+
+async def test_work_under_way_is_not_forgotten_however_many_keys_come() -> None:
+    replies, work, other = Replies(2, 24), Work(), Work()
+    work.gate = asyncio.Event()
+    first = asyncio.ensure_future(replies.run(PLACE, b"f", work))
+    await asyncio.sleep(0)
+    for number in range(10):
+        await replies.run((*PLACE[:4], str(number)), b"f", other)
+    again = asyncio.ensure_future(replies.run(PLACE, b"f", work))
+    await asyncio.sleep(0)
+    work.gate.set()
+    assert (await first).body == (await again).body and work.done == 1
+    assert len(replies._entries) <= 3

@@ -128,6 +128,8 @@ def _signed_with_bytes(secret: bytes, kid: Any) -> str:
         jwk("ec", alg="ES384"), jwk("rsa", use="enc"), jwk("rsa", key_ops=["encrypt"]), jwk("rsa", kid=None),
         jwk("rsa", kid=7), jwk("rsa", kid=""), jwk("rsa", n="AQAB"), jwk("rsa", n=None), jwk("ec", crv="P-384"),
         jwk("ec", crv="secp256k1"), jwk("small"), jwk("rsa", kty="RSA2"), jwk("rsa", d="AQAB"), "rsa", None, 7, [],
+        jwk("rsa", alg=["RS256"]), jwk("rsa", alg={}), jwk("rsa", use=["sig"]), jwk("rsa", key_ops=[["verify"]]),
+        jwk("rsa", n="_" * 20_000), jwk("rsa", kty=["RSA"]), jwk("ec", x=7), jwk("ec", crv=["P-256"]),
     ],
 )  # fmt: skip
 def test_what_is_no_public_signing_key_is_left_out(entry: Any) -> None:

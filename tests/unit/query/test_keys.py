@@ -145,6 +145,7 @@ def test_the_commands_make_list_and_revoke(settings_in: Path) -> None:
     [
         (["--tenant", "a/b"], "--tenant"), (["--role", "king"], "--role"), (["--user", " "], "--user"),
         (["--as-of-from", "5", "--as-of-until", "4"], "as_of_from"), (["--as-of-from", "-5"], "--as-of-from"),
+        (["--product", " "], "--product"),
     ],
 )  # fmt: skip
 def test_the_command_names_what_is_wrong(settings_in: Path, options: list[str], named: str) -> None:
@@ -174,3 +175,9 @@ async def test_both_headers_and_revocation_on_the_api(world: World, tmp_path: Pa
         assert (await run.client.get(f"/v1/documents/{uid}", headers={"X-API-Key": key})).status_code == 503
         said = "".join(repr(vars(record)) for record in caplog.records)
         assert key.split("_", 2)[2] not in said + reply.text + world.metrics.render().decode()
+
+
+@pytest.mark.parametrize("days", ["inf", "nan", "1e12", "-1"])
+def test_a_time_without_sense_is_named(settings_in: Path, days: str) -> None:
+    done = CliRunner().invoke(build(), ["keys", "create", "--user", "ann", "--tenant", "acme", "--days", days])
+    assert done.exit_code == 2 and "--days" in done.output and not settings_in.exists()

@@ -121,13 +121,15 @@ def test_show_who_and_purge(service: Service) -> None:
         feedback=(LoggedFeedback(verdict="wrong", chunk_id="c1", document_uid=None, comment="no [mail]", at=1),),
         timings_ms={"search": 3.0}, request={"k": 3},
     )  # fmt: skip
-    text = run("queries", "show", "x")[1]
+    text = run("queries", "show", service.queries[0].query_id)[1]
     for said in ("the [plan]", "c1", "0.2500", "search 3.0", "wrong on c1: no [mail]", '{"k": 3}'):
         assert said in text
     assert run("queries", "who", ANN) == (0, "user:ann\n")
     assert run("queries", "who", "b" * 32)[0] == 1
     with pytest.raises(InfraError, match="no reference"):
         run("queries", "who", "../purge")
+    with pytest.raises(InfraError, match="no id"):
+        run("queries", "show", "../who/x")
     run("queries", "purge", "--before", "2026-05-01T08:00+02:00")
     run("queries", "purge", "--before", "1d", "--user", "ann")
     everybody, person = service.asked[-2:]
@@ -140,7 +142,8 @@ def test_show_who_and_purge(service: Service) -> None:
     [("7d", 1000 - 7 * 86_400), ("36h", 1000 - 36 * 3600), ("5min", 700), ("1970-01-01T00:01:00", 60), (None, None)],
 )
 def test_moments(text: str | None, seconds: int | None) -> None:
-    assert queries.at(text, "--since", 1000.0) == (None if seconds is None else seconds * 1_000_000)
+    assert queries.at(text, "--since", 1000.0) == (None if seconds is None else max(0, seconds * 1_000_000))
+    assert queries.at("0001-01-01", "--since") == queries.at("999999d", "--since", 1000.0) == 0
     with pytest.raises(InfraError, match="--since"):
         queries.at("yesterday", "--since")
 

@@ -105,3 +105,31 @@ def test_how_much_is_kept_never_grows() -> None:
     assert keep("call 12345", "redacted", "full") == ("call [number]", "redacted")
     assert keep("call", "full", "none") == (None, "none")
     assert keep(None, "none", "full") == (None, "none")
+
+
+@pytest.mark.requirement("C5")
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("call +49 (0) 170 / 12 34 56", "call +[number]"),
+        ("call 0170\u2013123\u2013456", "call [number]"),
+        ("call 0170\u2212 12 34 56", "call [number]"),
+        ("card 41\n11\t11 11 11 11 11 11", "card [number]"),
+        ("room 1\ufe0f\u20e32\ufe0f\u20e33\ufe0f\u20e34\ufe0f\u20e3", "room [number]"),
+        ("12\u034f34\u180b56", "[number]"),
+        ("\u0661\u0662\u0663\u0664 digits", "[number] digits"),
+        ("ann\ufe0f@ex\u115fample.org", "[mail]"),
+        ("key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "key [secret]"),
+        ("docs/guides/installation/on-linux/index.html", "docs/guides/installation/on-linux/index.html"),
+        ("meeting 12:30 room 7, 3 of 5", "meeting 12:30 room 7, 3 of 5"),
+    ],
+)
+def test_numbers_and_keys_that_are_spelt_unusually(text: str, kept: str) -> None:
+    assert redact(text) == kept
+
+
+@pytest.mark.requirement("C5")
+@given(st.text(max_size=60))
+def test_what_shows_nothing_hides_no_word_of_the_settings(text: str) -> None:
+    spelt = "".join(f"{c}\ufe0f\u200b" for c in "Falcon")
+    assert "Falcon" not in redact(f"{text} {spelt} end", ("Falcon",))
