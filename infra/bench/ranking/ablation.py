@@ -154,11 +154,11 @@ def difference(
     answers: Answers, base: Answers, of: str | None = None, measure: str = "ndcg"
 ) -> quality.Interval | None:
     """Paired by question, over those that both were asked; None without any."""
-    by_text = {(i.of, i.text, i.scope.subject): f for i, f in zip(base.items, base.figures, strict=True)}
+    known = {i.name: f for i, f in zip(base.items, base.figures, strict=True)}
     pairs = [
-        getattr(f, measure) - getattr(by_text[i.of, i.text, i.scope.subject], measure)
+        getattr(f, measure) - getattr(known[i.name], measure)
         for i, f in zip(answers.items, answers.figures, strict=True)
-        if of in (None, i.of) and (i.of, i.text, i.scope.subject) in by_text
+        if of in (None, i.of) and i.name in known
     ]
     return quality.bootstrap(pairs) if pairs else None
 

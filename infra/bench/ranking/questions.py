@@ -42,6 +42,11 @@ class Item:
     golden: Question | None = None
     wanted: str | None = None  # the only right document
 
+    @property
+    def name(self) -> tuple[str, str]:
+        """Tells it from every other question; the same words may be asked on two days."""
+        return self.of, self.golden.id if self.golden is not None else self.text
+
     def score(self, response: SearchResponse) -> Figures:
         """Raises ImportError without the extra ``quality``."""
         if self.golden is not None:

@@ -31,6 +31,7 @@ from infra.bench.ranking.variants import FUSED, VARIANTS, Variant, judged
 from infra.bench.search import Asked, Table
 from infra.commands import bench_search
 from infra.errors import InfraError
+from pipeline.golden import Question
 from pipeline.settings import QuerySettings, Settings
 from pipeline.settings_auth import AuthSettings
 from pipeline.settings_query import RerankSettings
@@ -181,6 +182,26 @@ def test_differences_are_paired_by_question() -> None:
     assert change is not None and change.mean == pytest.approx(0.1)
     assert change.low == pytest.approx(0.1) and change.high == pytest.approx(0.1)
     assert difference(better, base, ARTICLES) is None
+
+
+@pytest.mark.requirement("B4")
+def test_equal_words_of_two_days_are_two_questions() -> None:
+    def on(day: int) -> Item:
+        asked = Question.model_validate(
+            {
+                "id": f"q{day}",
+                "question": "same",
+                "user": "u",
+                "tenant": "t",
+                "kind": "as_of",
+                "as_of": f"2024-01-0{day}",
+            }
+        )
+        return Item(GOLDEN, "same", Scope(tenant="t", subject="u"), SearchFilters(), golden=asked)
+
+    answers = Answers([on(1), on(2)], [Figures(0.1, 0, 0), Figures(0.9, 0, 0)], 0.0)
+    change = difference(answers, answers)
+    assert change is not None and (change.low, change.mean, change.high) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.requirement("B4")
