@@ -118,16 +118,20 @@ class Documents:
         with self._flights.on(generation.name):
             narrowing = narrow(scope, SearchFilters(), self._clock.now())
             try:
-                await self.admitted(scope, uid, generation, narrowing)
-                deleted = False
+                manifest, _ = await self.admitted(scope, uid, generation, narrowing)
             except NotFound:
                 if not scope.operator or not await self._deleted(scope, uid, generation):
                     raise
-                deleted = True
-            return await trace.traced(
-                self._reader, self._freshness, scope.tenant, uid, generation.name,
-                everywhere=scope.operator, deleted=deleted,
-            )  # fmt: skip
+                return await self._traced(scope, uid, generation, deleted=True)
+            found = await self._traced(scope, uid, generation, deleted=False)
+            await self.still_admitted(scope, manifest, narrowing)
+            return found
+
+    async def _traced(self, scope: Scope, uid: str, generation: Generation, *, deleted: bool) -> TraceResponse:
+        return await trace.traced(
+            self._reader, self._freshness, scope.tenant, uid, generation.name,
+            everywhere=scope.operator, deleted=deleted,
+        )  # fmt: skip
 
     async def _deleted(self, scope: Scope, uid: str, generation: Generation) -> bool:
         """Whether a document of the tenant was deleted."""

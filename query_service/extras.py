@@ -38,6 +38,7 @@ class Extras:
     ) -> None:
         gate = Gate(reader, overlay, clock)
         self._settings = settings
+        self._gate = gate
         self._gatherer = Gatherer(reader, gate, Counters(load))
         self._suggester = Suggester(reader, gate)
 
@@ -57,9 +58,20 @@ class Extras:
             asked = replace(asked, deadline=half)
             budget = budget_of(request, self._settings)
             evidence = await self._gatherer.gather(request.evidence, asked, found, budget)
+            hits = await self._still(asked, page, hits)
         if not hits and request.cursor is None:  # after the last page nothing is missing
             suggestion = await self._suggester.suggest(request, asked, trials)
         return Extra(self._with_snippets(request, hits), evidence, suggestion)
+
+    async def _still(self, asked: Asked, page: Sequence[Supplied], hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """The hits after the time that evidence took: one that was taken away meanwhile does not leave beside it."""
+        manifests = [m for item in page for m in (item.ranked.manifest, *(twin.manifest for twin in item.also))]
+        readable = {uid for uid, _ in await self._gate.readable(asked, manifests)}
+        return [
+            hit.model_copy(update={"also": tuple(a for a in hit.also if a.document_uid in readable)})
+            for hit in hits
+            if hit.document_uid in readable
+        ]
 
     def _with_snippets(self, request: SearchRequest, hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
         if not request.snippets:

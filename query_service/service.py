@@ -39,6 +39,7 @@ from query_service.scope import FieldError, Narrowing, Scope, narrow
 from query_service.state import ServiceState
 from query_service.suggest import Trials
 from query_service.supply import Supplier
+from query_service.versions import one_version
 from query_service.waiting import Waiter, read_token
 from schemas.access import Closure
 from schemas.api import (
@@ -165,11 +166,12 @@ class QueryService(Documents):
                     watch.lap("expand")
                     deadline += time.monotonic() - begun  # it has a budget of its own
                 outcome = expanded.outcome
-                outcome.ranked = weighted(outcome.ranked)
+                outcome.ranked = weighted(await one_version(self._reader, generation.name, outcome.ranked))
             else:
                 outcome = await self._following.retrieve(
                     plan, narrowing, closure, request.k, limits, watch, page, weighted, deeper=not by_date
                 )
+                outcome.ranked = await one_version(self._reader, generation.name, outcome.ranked)
             outcome.more = outcome.more and not by_date
             finished = await self._finisher.finish(
                 request, plan, narrowing, outcome, confirmed, watch, deadline, page=page

@@ -68,7 +68,10 @@ async def test_pages_hold_everything_once_and_in_the_first_order(world: World, m
 @pytest.mark.requirement("E4", "B5")
 async def test_folded_copies_do_not_come_back_on_later_pages(world: World) -> None:
     world.principal("user:ann")
-    footer = "Questions about pumps go to the desk of the harbour office on the ground floor near the entrance"
+    footer = (
+        "Questions about pumps go to the desk of the harbour office on the ground floor near the entrance of the old "
+        "mill"  # so long that passages which differ from it in one word are copies of each other too
+    )
     for i in range(30):
         world.document(f"same{i:02}", footer)
     for i, word in enumerate(("today", "only", "always")):
