@@ -14,7 +14,7 @@ from infra.commands.output import progress_console
 from infra.errors import InfraError
 
 NAME = "search"
-WIDTH = 150  # columns that the tables need
+WIDTH = 170  # columns that the tables need
 
 
 class Size(StrEnum):

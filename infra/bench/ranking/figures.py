@@ -73,7 +73,9 @@ def verdict(line: Line) -> str:
     said = "ok" if line["ok"] else "MISSED"
     if line["unit"].startswith("difference"):
         return f"{said:<7}{line['verdict']}: {line['must_be']}, {interval(line['difference'])}"
-    what = f"{line['verdict']}, rerank {line['rerank']}, {line.get('clients', 1)} clients, {line['chunks']} chunks"
+    clients = line.get("clients", 1)
+    people = f"{clients} client{'s' if clients > 1 else ''}"
+    what = f"{line['verdict']}, rerank {line['rerank']}, {people}, {line['chunks']} chunks"
     if "errors" in line:
         return (
             f"{said:<7}{what}, under {line['under']}: {line['answers']} answers, {line['errors']} errors, "
@@ -110,7 +112,7 @@ def picture(lines: Sequence[Line]) -> str:
     """An SVG: on the left each variant's difference to the fused order, on the right the time of each stage."""
     rows = [row for row in variants(lines) if row["difference"] and row["variant"] != row["against"]]
     chosen = [one for one in cells(lines) if one["principals"] in (10, 1_000)]
-    height = _TOP + 70 + max(_ROW * len(rows), 2 * _ROW * len(chosen) + 60)
+    height = round(_TOP + 40 + max(_ROW * len(rows), 1.5 * _ROW * len(chosen) + 40))
     body = "\n".join([*_differences(rows), *_times(chosen)])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
