@@ -35,6 +35,7 @@ _AGAIN = frozenset({408, 409, 425, 429})
 _OURS = frozenset({400, 413, 422})  # this prompt is refused; the next one may be taken
 FIRST_WAIT_S = 0.25
 LONGEST_WAIT_S = 4.0
+HURRIED_S = 2.0  # a call that was given less, by a budget that was nearly used up, tells nothing of its server
 _DECLINED = frozenset({"content_filter"})
 MOST_BYTES = 16_000_000
 MOST_TOKENS = 1_000_000_000
@@ -52,6 +53,10 @@ class _Failed(Exception):
 
 class _Refused(_Failed):
     """The server works and does not take this prompt, or declines to answer it."""
+
+
+class _Hurried(_Failed):
+    """The caller had too little time left for any server to answer."""
 
 
 class OpenAiGenerator:
@@ -81,7 +86,9 @@ class OpenAiGenerator:
         self._openai = openai
         self._settings = settings
         self._metrics = metrics
-        self._breaker = Breaker("generator", inference.failures, inference.cool_s, metrics, spared=(_Refused,), now=now)
+        self._breaker = Breaker(
+            "generator", inference.failures, inference.cool_s, metrics, spared=(_Refused,), untold=(_Hurried,), now=now
+        )
         # The SDK insists on a key, servers without one ignore it.
         self._client: AsyncOpenAI = openai.AsyncOpenAI(
             base_url=settings.url,
@@ -187,7 +194,8 @@ class OpenAiGenerator:
             async with asyncio.timeout(left):
                 return await self._client.chat.completions.create(**options, timeout=left)
         except (TimeoutError, openai.APITimeoutError):
-            raise _Failed("it does not answer in time") from None
+            failed = _Hurried if left < min(HURRIED_S, 0.9 * self._settings.timeout_s) else _Failed
+            raise failed("it does not answer in time") from None
         except openai.APIStatusError as error:
             status = error.status_code
             again, wait = status in _AGAIN or status >= 500, _seconds(error.response.headers)

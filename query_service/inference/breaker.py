@@ -31,6 +31,7 @@ class Breaker:
 
     ``server`` is a name for logs and metrics, never an address. Exceptions of the classes in ``spared`` are the
     request's fault, not the server's: a caller cannot open the circuit for others with input that the server refuses.
+    Those in ``untold`` say nothing of the server at all, neither well nor ill.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Breaker:
         metrics: Metrics,
         *,
         spared: tuple[type[Exception], ...] = (),
+        untold: tuple[type[Exception], ...] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._server = server
@@ -48,6 +50,7 @@ class Breaker:
         self._cool_s = cool_s
         self._metrics = metrics
         self._spared = spared
+        self._untold = untold
         self._now = now
         self._lock = threading.Lock()
         self._failed = 0
@@ -69,6 +72,9 @@ class Breaker:
             yield
         except self._spared:
             self._well()
+            raise
+        except self._untold:
+            self._leave(probe)
             raise
         except Exception:
             self._badly(probe)

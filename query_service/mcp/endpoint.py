@@ -21,19 +21,17 @@ class Endpoint:
 
     def __init__(self, service: QueryService, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         self._service, self._hosts, self._origins = service, hosts, origins
-        self._lock = asyncio.Lock()
-        self._app: ASGIApp | None = None
+        self._started: asyncio.Future[ASGIApp] | None = None
         self._holder: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
 
     async def app(self) -> ASGIApp:
-        """The running application."""
-        async with self._lock:
-            if self._app is None:
-                started: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
-                self._holder = asyncio.create_task(self._hold(started))
-                self._app = await started
-            return self._app
+        """The running application. Whoever leaves while it starts does not end that for the others."""
+        started = self._started
+        if started is None or (started.done() and started.exception() is not None):
+            started = self._started = asyncio.get_running_loop().create_future()
+            self._holder = asyncio.create_task(self._hold(started))
+        return await asyncio.shield(started)
 
     async def _hold(self, started: asyncio.Future[ASGIApp]) -> None:
         """Keeps the server's tasks: they belong to no request."""

@@ -219,3 +219,17 @@ async def test_neither_key_nor_prompt_nor_words_of_the_server_are_told(caplog: p
 async def test_no_address_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match=r"generator\.url"):
         OpenAiGenerator(GeneratorSettings(), InferenceSettings(), Metrics())
+
+
+async def test_callers_without_time_shut_a_slow_server_for_nobody() -> None:
+    made = Made(*[Hangs()] * 4, Says("42"), failures=3)
+    for _ in range(4):
+        with pytest.raises(GeneratorUnavailable):
+            await made.complete(timeout_s=0.02)
+    assert not made.left_alone
+    assert (await made.complete()).text == "42"
+    patient = Made(*[Hangs()] * 3, failures=3, timeout_s=0.02)
+    for _ in range(3):
+        with pytest.raises(GeneratorUnavailable):
+            await patient.complete()
+    assert patient.left_alone, "it had all the time that the settings give"
