@@ -56,7 +56,7 @@ class Documents:
     ) -> DocumentResponse:
         narrowing = narrow(scope, SearchFilters(), self._clock.now())
         manifest, _ = await self.admitted(scope, uid, generation, narrowing)
-        complete = self._freshness.complete_until(scope.tenant).get(manifest.document.source)
+        complete = self._freshness.complete_until(scope.tenant, generation.name).get(manifest.document.source)
         wanted = manifest.sections[offset : offset + limit]
         sections = await self._reader.sections(generation.name, scope.tenant, wanted) if wanted else {}
         if len(sections) < len(set(wanted)):
@@ -149,8 +149,8 @@ class Documents:
 
     async def freshness(self, scope: Scope, window_s: int) -> FreshnessResponse:
         """Freshness of the caller's tenant. A caller without a live record learns of no source."""
-        closure = await self._closures.resolve(scope)
         report = await asyncio.to_thread(self._freshness.report, scope.tenant, window_s)
+        closure = await self._closures.confirmed(scope)
         return report if closure.principals else report.model_copy(update={"sources": {}})
 
 

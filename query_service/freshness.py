@@ -45,7 +45,8 @@ class Freshness:
         self._computed_for: str | None = None
         self._pending: dict[str, Pending] = {}
         self._polled: Mapping[tuple[str, str], int | None] = {}
-        self._complete: Mapping[str, Mapping[str, int | None]] = {}
+        # The generation in which it was counted with it: both are read at once from other threads.
+        self._complete: tuple[str | None, Mapping[str, Mapping[str, int | None]]] = (None, {})
         self._counts: Mapping[tuple[str, str], int] = {}
         self._listeners: list[Callable[[], None]] = []
         self._transitions: list[Callable[[], None]] = []
@@ -75,9 +76,12 @@ class Freshness:
 
     # ------------------------------------------------------------ answers
 
-    def complete_until(self, tenant: str) -> dict[str, int | None]:
-        """Per source of the tenant: everything that its owner saw before this moment (µs) is in the answers."""
-        return dict(self._complete.get(tenant, {}))
+    def complete_until(self, tenant: str, generation: str | None = None) -> dict[str, int | None]:
+        """Per source of the tenant: everything that its owner saw before this moment (µs) is in the answers, those of
+        the active generation; None of each for another ``generation`` than the one in which it was counted."""
+        counted_in, complete = self._complete
+        found = complete.get(tenant, {})
+        return dict(found) if generation is None or generation == counted_in else dict.fromkeys(found)
 
     def report(self, tenant: str, window_s: int) -> FreshnessResponse:
         """Completeness, backlog and lag of the tenant's sources over the window. Reads the file: not for the loop."""
@@ -198,7 +202,7 @@ class Freshness:
             until = polled if first is None or polled is None else min(polled, first)
             complete.setdefault(tenant, {})[source] = until
         self._counts = counts
-        self._complete = complete
+        self._complete = self._computed_for, complete
 
     def _observe(self, receipts: list[Receipt]) -> None:
         """Histograms of what ended just now; a rebuild from the log is no measurement."""

@@ -141,7 +141,7 @@ class QueryService(Documents):
         deadline = time.monotonic() + self._settings.deadline_s * 0.9
         query_id = str(uuid.uuid4())
         # Taken before the search: what is complete by now is searched, what completes meanwhile may not be.
-        complete = self._complete_until(scope.tenant, narrowing)
+        complete = self._complete_until(scope.tenant, narrowing, generation)
         plan = self._plan(request, scope, generation, watch)  # the query's embedding begins, beside the closure
         limits = self._limits(request)
 
@@ -150,13 +150,15 @@ class QueryService(Documents):
         expanded: Expanded | None = None
 
         async def confirmed() -> Closure:
-            return await self._closures.confirmed(scope)
+            nonlocal closure
+            closure = await self._closures.confirmed(scope)
+            return closure
 
         def weighted(ranked: Sequence[Ranked]) -> list[Ranked]:
             return self._weighted(scope.tenant, request, ranked)
 
         try:
-            closure = await self._closures.resolve(scope)
+            closure = await self._closures.resolve(scope)  # the first of several: the newest counts in the end
             watch.lap("closure")
             if page is None:
                 begun = time.monotonic()
@@ -313,8 +315,8 @@ class QueryService(Documents):
         except TimeoutError as error:
             raise DeadlineExceeded from error
 
-    def _complete_until(self, tenant: str, narrowing: Narrowing) -> dict[str, int | None]:
-        complete = self._freshness.complete_until(tenant)
+    def _complete_until(self, tenant: str, narrowing: Narrowing, generation: Generation) -> dict[str, int | None]:
+        complete = self._freshness.complete_until(tenant, generation.name)
         if narrowing.sources is None:
             return complete
         return {source: complete.get(source) for source in sorted(narrowing.sources)}

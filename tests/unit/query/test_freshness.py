@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from query_service import lag
 from query_service.receipts import RETENTION_US, ReceiptStore
 from schemas.api import FreshnessResponse, TraceResponse
-from schemas.events import DocumentState, SourceCursor
+from schemas.events import DocumentState, MembershipSet, SourceCursor
 from schemas.keys import DocumentRef, cursor_key
 from schemas.receipts import Receipt, StageTimes
 from schemas.topics import Topic
@@ -333,3 +333,55 @@ async def test_it_goes_on_after_the_log_was_away(world: World) -> None:
         put(world, cursor(t + 5))
         world.log.down = False
         await run.until(lambda: run.parts.freshness.complete_until(TENANT) == {"wiki": t + 5})
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("A11", "A6")
+async def test_another_generation_is_not_said_to_be_complete(world: World) -> None:
+    world.principal("user:ann")
+    world.document("a", "plan")
+    world.generation("g2")
+    world.document("b", "plan", generation="g2")
+    t = world.clock.now()
+    async with world.running() as run:
+        put(world, cursor(t))
+        await run.until(lambda: run.parts.freshness.complete_until(TENANT) == {"wiki": t})
+        said = {}
+        for name in ("g1", "g2"):
+            body = {"seen_as": "ann", "generation": name, "request": {"query": "plan"}}
+            headers = run.headers("olga", roles=["operator"])
+            reply = await run.client.post("/v1/operator/search", json=body, headers=headers)
+            said[name] = reply.json()["complete_until"]
+    assert said == {"g1": {"wiki": t}, "g2": {"wiki": None}}
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("A8", "B9", "I12")
+async def test_who_is_removed_during_a_search_learns_of_no_source(world: World) -> None:
+    world.principal("user:ann")
+    world.document("a", "plan")
+    t = world.clock.now()
+    async with world.running() as run:
+        put(world, cursor(t))
+        await run.until(lambda: run.parts.freshness.complete_until(TENANT) == {"wiki": t})
+        reader = run.parts.reader
+        real = reader.manifests
+
+        async def then_removed(*given: Any) -> Any:
+            found = await real(*given)
+            world.principal("user:ann", removed=True)
+            world.log.stalled = True
+            world.log.event(
+                MembershipSet(
+                    tenant=TENANT, principal="user:ann", removed=True, version=world.version(),
+                    observed_at=world.clock.now(), source="wiki",
+                )
+            )  # fmt: skip
+            return found
+
+        reader.manifests = then_removed
+        reply = await run.search("plan")
+        fresh = await run.get("/v1/freshness")
+        world.log.stalled = False
+    assert reply["hits"] == [] and reply["complete_until"] == {}
+    assert fresh.status_code == 200 and fresh.json()["sources"] == {}
