@@ -148,6 +148,7 @@ class QueryService(Documents):
         by_date = request.sort != "relevance"
         ground: Ground | None = None
         expanded: Expanded | None = None
+        closure: Closure  # the newest that was looked up
 
         async def confirmed() -> Closure:
             nonlocal closure
@@ -158,7 +159,7 @@ class QueryService(Documents):
             return self._weighted(scope.tenant, request, ranked)
 
         try:
-            closure = await self._closures.resolve(scope)  # the first of several: the newest counts in the end
+            closure = await self._closures.resolve(scope)
             watch.lap("closure")
             if page is None:
                 begun = time.monotonic()
