@@ -152,11 +152,13 @@ def _differences(rows: Sequence[Line]) -> Iterator[str]:
 
 
 def _times(chosen: Sequence[Line]) -> Iterator[str]:
-    left, right = 790, 1180
+    left, right = 790, 1160
     if not chosen:
         return
     yield _text(630, 34, "Milliseconds inside a search, median", size=18, bold=True)
-    yield _text(630, 56, f"{chosen[0]['chunks']:,} chunks, synthetic vectors; rerank, clients, principals")
+    loads = [one["load1"] for one in chosen]
+    load = f"load average {min(loads):.0f} to {max(loads):.0f}"
+    yield _text(630, 56, f"{chosen[0]['chunks']:,} chunks, synthetic vectors, {load}; rerank, clients, principals")
     longest = max(sum(of_stages(one, names)[0] for names in STAGES.values()) for one in chosen) or 1.0
     for n, one in enumerate(chosen):
         y = _TOP - 12 + n * 1.5 * _ROW
