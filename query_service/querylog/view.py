@@ -11,12 +11,13 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipeline.errors import BusUnavailable
 from pipeline.ports import Record
 from pipeline.settings_query import QueryLogSettings
 from query_service.querylog.redact import STRICTNESS, keep
@@ -252,12 +253,14 @@ class QueryView:
 
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
-        db.row_factory = sqlite3.Row
+        """Raises BusUnavailable where the file cannot be read: it is filled again from the log."""
         try:
-            yield db
-        finally:
-            db.close()
+            with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+                db.row_factory = sqlite3.Row
+                yield db
+        except sqlite3.Error as error:
+            log.warning("the view of queries cannot be read", extra={"fields": {"error": str(error)}})
+            raise BusUnavailable("the view of the query log cannot be read") from None
 
     def count(self, purge: PurgeRecord) -> int:
         """Queries and feedback that a purge concerns."""

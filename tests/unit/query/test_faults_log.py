@@ -19,7 +19,7 @@ from query_service.querylog import follow, log
 from query_service.querylog.references import references
 from query_service.querylog.view import QueryView, Wanted, opened
 from schemas.querylog import QueryRecord
-from tests.unit.query.logged import LoggedWorld, listed, say, seen
+from tests.unit.query.logged import EVALUATOR, LoggedWorld, listed, say, seen
 from tests.unit.query.test_querylog_parts import NOW, Bus, make, query, record, settings, until
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +71,26 @@ async def test_a_view_that_breaks_while_it_is_written_is_filled_again(
         await run.search("plan")
         await run.until(lambda: run.parts.querylog.view not in (None, view))
         await seen(run, 2)
+
+
+@pytest.mark.requirement("C5")
+async def test_a_view_that_cannot_be_read_is_unavailable_and_no_fault_of_ours(
+    logged: LoggedWorld, tmp_path: Path
+) -> None:
+    async with logged.running() as run:
+        found = await run.search("plan")
+        await seen(run, 1)
+        run.parts.querylog._recent.clear()
+        view = run.parts.querylog.view
+        assert view is not None
+        view._path = tmp_path / "gone.sqlite"
+        evaluator = run.headers("ann", **EVALUATOR)
+        replies = [
+            await run.client.get("/v1/queries", headers=evaluator),
+            await run.client.get(f"/v1/queries/{found['query_id']}", headers=evaluator),
+            await say(run, {"query_id": found["query_id"], "verdict": "helpful"}),
+        ]
+        assert [r.status_code for r in replies] == [503] * 3 and "sqlite" not in str([r.text for r in replies])
 
 
 @pytest.mark.requirement("C5")
