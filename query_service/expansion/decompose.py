@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pipeline import analysis
 from query_service.expansion.words import content, content_words, distinct
 
+LONGEST = 500  # characters of a question that is looked at: the time of the rules grows with a power of its length
 LEAST_CONTENT = 2  # words of a part that is no identifier
 CONTEXT = 3  # content words that a part with a pronoun borrows from the first one
 _FLAGS = re.IGNORECASE
@@ -79,7 +80,11 @@ _PRONOUN = re.compile(
 
 
 def parts(query: str, limit: int) -> list[str]:
-    """At most ``limit`` parts of a question, each asking for less than all of it, in its own words. Pure."""
+    """At most ``limit`` parts of a question, each asking for less than all of it, in its own words; none of one that is
+    longer than LONGEST. Pure."""
+    query = " ".join(query.split())  # long gaps would cost the rules minutes
+    if len(query) > LONGEST:
+        return []
     hidden: list[str] = []
 
     def hide(match: re.Match[str]) -> str:

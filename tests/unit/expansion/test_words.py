@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -54,6 +55,16 @@ def test_a_question_in_parts(question: str, expected: list[str]) -> None:
 )
 def test_what_has_no_parts_is_left_alone(question: str) -> None:
     assert parts(question, 10) == []
+
+
+@pytest.mark.parametrize("question", ["a{}b", "Who writes seals,{}and who reads them?", "{}", "is a{}than"])
+def test_a_question_cannot_keep_the_rules_busy(question: str) -> None:
+    """4,000 blanks in a row took them minutes."""
+    began = time.process_time()
+    assert parts(question.format(" " * 4000), 10) == parts(question.format(" "), 10)
+    for filling in ("a", "plan ", '" ', '"a" ', "x, ", "for a or "):
+        assert parts(question.format(filling * 4000)[:4096], 10) == []
+    assert time.process_time() - began < 1.0
 
 
 def test_quoted_words_are_never_torn() -> None:
