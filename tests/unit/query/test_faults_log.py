@@ -6,14 +6,17 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.errors import BusUnavailable, ConfigError, Reject
+from pipeline.observe import Metrics
 from pipeline.ports import Appended, Outgoing
 from pipeline.settings_query import QueryLogSettings
+from query_service.middleware import Watched
 from query_service.problems import fault
 from query_service.querylog import follow, log
 from query_service.querylog.references import references
@@ -206,3 +209,18 @@ def test_a_chain_of_errors_is_named_without_its_words() -> None:
     except BusUnavailable as error:
         told = fault(error)
     assert told["error"] == "BusUnavailable < KeyError" and "secret" not in str(told)
+
+
+@pytest.mark.requirement("A8")
+async def test_a_reply_that_breaks_off_tells_the_server_nothing_of_the_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ValueError("the secret passage")
+
+    async def nothing(*given: Any) -> None:
+        return None
+
+    with pytest.raises(RuntimeError) as caught:
+        await Watched(breaks, Metrics())({"type": "http", "path": "/", "headers": []}, nothing, nothing)
+    printed = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in printed + caplog.text and "breaks" in str(caplog.records[-1].__dict__["fields"])
