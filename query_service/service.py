@@ -107,6 +107,7 @@ class QueryService(Documents):
                 fresh = await self._waiter.wait(
                     token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
                 )
+                await self._state.current()  # permissions must be known well enough after the wait as well
             return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
 
     async def shadow(

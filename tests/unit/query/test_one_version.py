@@ -9,11 +9,13 @@ import pytest
 
 from query_service.legs import Candidate
 from query_service.outcome import Place, Ranked, Twin
+from query_service.state import NotReady
 from query_service.versions import one_version
 from schemas.documents import Manifest
+from schemas.tokens import FreshnessToken, TokenDocument
 from tests.unit.query.test_finish import names
 from tests.unit.query.test_retrieve import revoke, rule_event
-from tests.unit.query.world import GENERATION, Running, World, anyone, ref
+from tests.unit.query.world import GENERATION, TENANT, Running, World, anyone, ref
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +96,31 @@ async def test_a_hit_that_is_revoked_while_evidence_is_read_leaves_neither_way(w
         reply = await run.search("plan", evidence=evidence, duplicates="fold")
     told = str(reply["hits"]) + str(reply["evidence"])
     assert ref("secret").uid not in told and "open" in names(reply)
+
+
+@pytest.mark.requirement("I11")
+async def test_a_search_that_waited_is_refused_where_permissions_are_not_known_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.principal("user:ann")
+    made = world.document("plan", "plan")
+    line = TokenDocument(
+        source="wiki", kind="page", id="plan", content=made.content_version, access=made.access_version
+    )
+    async with world.running() as run:
+        body = {"query": "plan", "after": FreshnessToken(tenant=TENANT, documents=(line,)).encode(), "wait_ms": 100}
+        assert (await run.post(body)).json()["fresh"] is True
+        real = run.parts.service._waiter.wait
+
+        async def behind_then(*given: Any) -> Any:
+            async def behind() -> Any:
+                raise NotReady("permissions are too old")
+
+            monkeypatch.setattr(run.parts.state, "current", behind)
+            return await real(*given)
+
+        monkeypatch.setattr(run.parts.service._waiter, "wait", behind_then)
+        assert (await run.post(body)).status_code == 503
 
 
 @pytest.mark.requirement("B9", "I4")
