@@ -19,7 +19,7 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, shadow, why
+from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, receipts, shadow, why
 from query_service.barrier import Barrier
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
@@ -44,7 +44,6 @@ from query_service.querylog import routes as queries
 from query_service.querylog.log import People, QueryLog
 from query_service.querylog.sender import OpenPublisher
 from query_service.querylog.service import LoggedNeighbours, LoggedService
-from query_service.receipts import ReceiptStore
 from query_service.rerank.service import LoadReranker, TimedReranking
 from query_service.scope import TokenVerifier
 from query_service.service import QueryService
@@ -136,7 +135,8 @@ def assemble(deps: Dependencies) -> Parts:
     overlay, changes = Overlay(), Changes()
     tail = AccessTail(deps.open_tail, overlay, clock, metrics, settings.query.tail_minutes, settings.kafka.partitions)
     identity = deps.log_identity or settings.namespace
-    freshness = Freshness(deps.open_tail, lambda: ReceiptStore(settings.query.receipts_path, identity), clock, metrics)
+    path = settings.query.receipts_path
+    freshness = Freshness(deps.open_tail, lambda: receipts.opened(path, identity), clock, metrics)
     encoders = Encoders(deps.load_encoder, settings.inference, metrics)
     flights = Flights()
     state = ServiceState(reader, tail, freshness, encoders, flights, clock, metrics, settings.query.ready_age_s)

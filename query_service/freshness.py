@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from pipeline.clock import Clock
-from pipeline.errors import HeadwaterError
+from pipeline.errors import BusUnavailable, HeadwaterError
 from pipeline.observe import Metrics
 from query_service import lag
+from query_service.files import damaged
 from query_service.receipts import Applied, Pending, ReceiptStore
 from query_service.tail import LogTail, Start, TailFactory
 from schemas.api import FreshnessResponse, SourceFreshness
@@ -19,6 +22,8 @@ from schemas.receipts import Receipt
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.freshness")
+
+T = TypeVar("T")
 
 TOPICS = (Topic.RECEIPTS.value, Topic.CURSORS.value)
 POLL_MS = 200
@@ -86,7 +91,7 @@ class Freshness:
     def report(self, tenant: str, window_s: int) -> FreshnessResponse:
         """Completeness, backlog and lag of the tenant's sources over the window. Reads the file: not for the loop."""
         now = self._clock.now()
-        rows = self._store.window(tenant, now - window_s * 1_000_000) if self._store is not None else []
+        rows = self._read(lambda store: store.window(tenant, now - window_s * 1_000_000))
         generation = self._generation
         lags, revocations = lag.by_source(rows, generation), lag.revocations(rows)
         failed = lag.failures(rows, generation)
@@ -106,38 +111,58 @@ class Freshness:
 
     def trace(self, tenant: str, uid: str) -> list[dict[str, object]]:
         """Receipts of a document. Reads the file: not for the loop."""
-        return self._store.trace(tenant, uid) if self._store is not None else []
+        return self._read(lambda store: store.trace(tenant, uid))
 
     def standing(self, tenant: str, uid: str, generation: str) -> list[tuple[str, int, int | None]]:
         """Per lane what was last written of a document and what is settled. Reads the file: not for the loop."""
-        return self._store.standing(tenant, uid, generation) if self._store is not None else []
+        return self._read(lambda store: store.standing(tenant, uid, generation))
+
+    def _read(self, ask: Callable[[ReceiptStore], list[T]]) -> list[T]:
+        """Nothing before the file is open. Raises BusUnavailable where it cannot be read: the log fills it again."""
+        store = self._store
+        try:
+            return ask(store) if store is not None else []
+        except sqlite3.Error as error:
+            log.warning("the receipt store cannot be read", extra={"fields": {"error": str(error)}})
+            raise BusUnavailable("the receipt store cannot be read") from None
 
     # ------------------------------------------------------------ thread
 
     def _run(self) -> None:
-        try:
-            self._store = self._open_store()
-        except Exception:
-            log.exception("the receipt store cannot be opened; there is no trace, lag or completeness")
-            return
+        store: ReceiptStore | None = None
         while not self._stop.is_set():
             tail: LogTail | None = None
             try:
-                tail = self._open_tail(TOPICS, Start(offsets=self._store.positions()))
-                if self._another_log(tail, self._store):
+                if store is None:
+                    store = self._open_store()
+                    self._store = store
+                tail = self._open_tail(TOPICS, Start(offsets=store.positions()))
+                if self._another_log(tail, store):
                     log.warning("the log is shorter than the receipt store remembers: it is built again")
-                    self._store.reset()
+                    store.reset()
                     continue
-                self._follow(tail, self._store)
+                self._follow(tail, store)
             except HeadwaterError as error:
                 log.warning("the receipts tail lost the log", extra={"fields": {"error": type(error).__name__}})
+            except sqlite3.Error as error:
+                log.warning("the receipt store cannot be used", extra={"fields": {"error": str(error)}})
+                if store is not None and damaged(error):
+                    self._forget_store()
+                    store.discard()
+                    store = None
             except Exception:
                 log.exception("the receipts tail failed; it starts again from its recorded positions")
             finally:
                 if tail is not None:
                     tail.close()
             self._stop.wait(PAUSE_S)
-        self._store.close()
+        if store is not None:
+            store.close()
+
+    def _forget_store(self) -> None:
+        """Nothing is known until the log has filled another file."""
+        self._store, self._computed_for = None, None
+        self._pending, self._polled, self._complete, self._counts = {}, {}, (None, {}), {}
 
     @staticmethod
     def _another_log(tail: LogTail, store: ReceiptStore) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from pipeline.ports import Record
+from query_service import files
 from schemas.events import REQUESTS_STREAM, DocumentState, SourceCursor
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
@@ -69,6 +70,11 @@ class Applied(NamedTuple):
     documents: set[str]
 
 
+def opened(path: Path, identity: str) -> ReceiptStore:
+    """The store of the file; a damaged one is built again. Raises sqlite3.Error, OSError."""
+    return files.opened(path, lambda: ReceiptStore(path, identity))
+
+
 class ReceiptStore:
     """The file. Methods that write are for one thread."""
 
@@ -77,6 +83,7 @@ class ReceiptStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        path.chmod(0o600)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("PRAGMA busy_timeout=5000")
@@ -189,6 +196,12 @@ class ReceiptStore:
     def close(self) -> None:
         """Close the writer's connection."""
         self._db.close()
+
+    def discard(self) -> None:
+        """Close and remove the file, which is damaged."""
+        with suppress(sqlite3.Error):
+            self._db.close()
+        files.remove(self._path)
 
     # ------------------------------------------------------------ reading (any thread)
 

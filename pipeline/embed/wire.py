@@ -67,7 +67,7 @@ class OpenAiWire:
 
     def __init__(self, spec: EncoderSpec, endpoint: EndpointSettings) -> None:
         try:
-            from openai import OpenAI
+            from openai import DefaultHttpxClient, OpenAI
         except ImportError as error:
             raise ConfigError(
                 "encoder.provider", "the package openai is not installed", "Install the extra 'endpoints'."
@@ -76,8 +76,9 @@ class OpenAiWire:
         self._key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
         # the SDK insists on a key, servers without one ignore it
         self._client: OpenAI = OpenAI(
-            base_url=endpoint.url, api_key=self._key or "none", max_retries=0, timeout=endpoint.timeout_s
-        )
+            base_url=endpoint.url, api_key=self._key or "none", max_retries=0, timeout=endpoint.timeout_s,
+            http_client=DefaultHttpxClient(follow_redirects=False),  # texts go to no other address
+        )  # fmt: skip
         # only these models can shorten their vectors; others refuse the field
         self._extra: dict[str, Any] = (
             {"dimensions": spec.dimension} if spec.model.startswith("text-embedding-3") else {}
@@ -125,7 +126,7 @@ class TeiWire:
         self._key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         self._client: httpx.Client = httpx.Client(
-            base_url=endpoint.url.rstrip("/"), headers=headers, timeout=endpoint.timeout_s
+            base_url=endpoint.url.rstrip("/"), headers=headers, timeout=endpoint.timeout_s, follow_redirects=False
         )
 
     def embed(self, texts: Sequence[str], timeout_s: float) -> Answer:
@@ -177,7 +178,7 @@ class TeiWire:
             answer = self._client.request(method, path, json=body, timeout=timeout_s)
         except httpx.HTTPError as error:
             raise Failed(f"no answer ({type(error).__name__})") from None
-        if answer.status_code >= 400:
+        if not answer.is_success:
             try:
                 told = answer.json()
             except ValueError:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pipeline.clock import Clock
 from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
-from query_service.querylog.view import QueryView, damaged
+from query_service.files import damaged
+from query_service.querylog.view import QueryView
 from query_service.tail import LogTail, Start, TailFactory
 from schemas.topics import Topic
 

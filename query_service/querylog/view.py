@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pipeline.errors import BusUnavailable
 from pipeline.ports import Record
 from pipeline.settings_query import QueryLogSettings
+from query_service import files
 from query_service.querylog.redact import STRICTNESS, keep
 from schemas.querylog import LOG_RECORD, FeedbackRecord, Kind, PurgeRecord, QueryOutcome, QueryRecord, TextMode, Verdict
 
@@ -44,27 +45,9 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWI
 """
 
 
-def damaged(error: sqlite3.Error) -> bool:
-    """Whether the file cannot be used any more; a full disk or a lock passes."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
 def opened(path: Path, identity: str, settings: QueryLogSettings) -> QueryView:
-    """The view of the file; a damaged one is removed, and the log fills another. Raises sqlite3.Error, OSError."""
-    try:
-        return QueryView(path, identity, settings)
-    except sqlite3.Error as error:
-        if not damaged(error):
-            raise
-    remove(path)
-    return QueryView(path, identity, settings)
-
-
-def remove(path: Path) -> None:
-    """Remove the file with what SQLite keeps beside it."""
-    log.error("the view of the query log is damaged; it is built again from the log")
-    for beside in ("", "-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
+    """The view of the file; a damaged one is built again. Raises sqlite3.Error, OSError."""
+    return files.opened(path, lambda: QueryView(path, identity, settings))
 
 
 @dataclass(frozen=True)
@@ -247,7 +230,7 @@ class QueryView:
         """Close and remove the file, which is damaged."""
         with suppress(sqlite3.Error):
             self._db.close()
-        remove(self._path)
+        files.remove(self._path)
 
     # ------------------------------------------------------------ reading (any thread)
 

@@ -88,6 +88,9 @@ class EmbeddingServer:
                 told.requests.append(texts)
                 told.times.append(time.monotonic())
                 how = told.next.popleft() if told.next else told.always
+                if how == "307":  # to where it would be answered well
+                    self.reply(307, {}, {"Location": f"{outer.url}{self.path}"})
+                    return
                 if how.isdecimal():
                     self.reply(int(how), {"error": "overloaded"}, {"Retry-After": "1"} if how == "429" else {})
                     return

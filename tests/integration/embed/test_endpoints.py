@@ -266,6 +266,14 @@ def test_a_live_query_does_not_wait_like_a_document(
     assert time.monotonic() - started < 2.5  # the server takes 3 s
 
 
+@pytest.mark.requirement("B12")
+def test_texts_follow_no_redirect(encoder: EndpointEncoder, server: EmbeddingServer) -> None:
+    server.behaviour.next.append("307")
+    with pytest.raises(ConfigError, match="307"):
+        encoder.embed_documents(["a text of ours"])
+    assert len(server.behaviour.requests) == 1, "nothing was sent again"
+
+
 @pytest.mark.requirement("C3")
 def test_the_key_is_never_shown(
     server: EmbeddingServer, cache_dir: Path, provider: Provider, caplog: pytest.LogCaptureFixture

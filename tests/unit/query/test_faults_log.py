@@ -217,7 +217,7 @@ async def test_a_reply_that_breaks_off_tells_the_server_nothing_of_the_error(cap
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise ValueError("the secret passage")
 
-    async def nothing(*given: Any) -> None:
+    async def nothing(*given: Any) -> Any:
         return None
 
     with pytest.raises(RuntimeError) as caught:

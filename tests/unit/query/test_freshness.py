@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from query_service import lag
-from query_service.receipts import RETENTION_US, ReceiptStore
+from query_service import freshness, lag
+from query_service.receipts import RETENTION_US, ReceiptStore, opened
 from schemas.api import FreshnessResponse, TraceResponse
 from schemas.events import DocumentState, MembershipSet, SourceCursor
 from schemas.keys import DocumentRef, cursor_key
@@ -385,3 +385,39 @@ async def test_who_is_removed_during_a_search_learns_of_no_source(world: World) 
         world.log.stalled = False
     assert reply["hits"] == [] and reply["complete_until"] == {}
     assert fresh.status_code == 200 and fresh.json()["sources"] == {}
+
+
+@pytest.mark.requirement("A11")
+@pytest.mark.parametrize("content", [b"no database, but long enough to be looked at " * 100, b"\x00" * 4096])
+def test_a_damaged_file_is_filled_again(tmp_path: Path, world: World, content: bytes) -> None:
+    path = tmp_path / "receipts.sqlite"
+    path.write_bytes(content)
+    store = opened(path, "headwater")
+    world.log.append(Topic.RECEIPTS, "k", receipt(ref("a"), T0).model_dump_json().encode())
+    fill(store, world)
+    assert store.window(TENANT, 0) and path.stat().st_mode & 0o077 == 0
+    store.close()
+
+
+@pytest.mark.requirement("A11")
+@pytest.mark.anyio
+async def test_a_file_that_breaks_while_it_is_written_is_filled_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "PAUSE_S", 0.01)
+    world.principal("user:ann")
+    async with world.running() as run:
+        await run.until(lambda: run.parts.freshness._store is not None)
+        first = run.parts.freshness._store
+        monkeypatch.setattr(first, "apply", _broken)
+        world.log.append(Topic.RECEIPTS, "k", b"{}")
+        await run.until(lambda: run.parts.freshness._store not in (None, first))
+        assert (await run.get("/v1/freshness")).status_code == 200
+        second = run.parts.freshness._store
+        await run.until(lambda: any(second.positions().values()))
+
+
+def _broken(*given: object) -> None:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    raise error
