@@ -24,9 +24,14 @@ def access_summary(record: AccessRecord) -> AccessSummary:
     )
 
 
-def document_facts(manifest: Manifest, record: AccessRecord, now: int) -> dict[str, Any]:
-    """Fields of ``schemas.api.DocumentFacts``."""
-    document = manifest.document
+def in_effect(begins: int | None, ends: int | None, at: int) -> bool:
+    """Whether ``at`` lies within effective dates (all µs): from ``begins`` until before ``ends``; None is open."""
+    return (begins is None or begins <= at) and (ends is None or at < ends)
+
+
+def document_facts(manifest: Manifest, record: AccessRecord, now: int, as_of: int | None = None) -> dict[str, Any]:
+    """Fields of ``schemas.api.DocumentFacts``; ``as_of`` (µs) is the moment asked for, where it is not ``now``."""
+    document, at = manifest.document, now if as_of is None else as_of
     return {
         "document_uid": document.uid,
         "document_id": document.id,
@@ -42,6 +47,7 @@ def document_facts(manifest: Manifest, record: AccessRecord, now: int) -> dict[s
         "product": manifest.product,
         "effective_from": manifest.effective_from,
         "effective_until": manifest.effective_until,
+        "in_effect": in_effect(manifest.effective_from, manifest.effective_until, at),
         "updated_at": manifest.updated_at,
         "warnings": manifest.warnings,
         "tier": manifest.tier,
@@ -50,11 +56,11 @@ def document_facts(manifest: Manifest, record: AccessRecord, now: int) -> dict[s
     }
 
 
-def search_hit(supplied: Supplied, now: int) -> SearchHit:
+def search_hit(supplied: Supplied, now: int, as_of: int | None = None) -> SearchHit:
     """One hit, with the record that admitted it last, and the other documents that hold its passage."""
     ranked, record, text = supplied.ranked, supplied.record, supplied.text
     entry = ranked.place.entry
-    facts = document_facts(ranked.manifest, record, now)
+    facts = document_facts(ranked.manifest, record, now, as_of)
     facts["tier"] = ranked.candidate.tier
     return SearchHit(
         **facts,

@@ -68,7 +68,7 @@ class Documents:
         total = len(manifest.sections)
         following = offset + len(wanted)
         return DocumentResponse(
-            **assemble.document_facts(manifest, record, self._clock.now()),
+            **assemble.document_facts(manifest, record, self._clock.now(), narrowing.as_of),
             generation=generation.name,
             chunk_total=manifest.chunk_total,
             sections_total=total,

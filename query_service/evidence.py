@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from pipeline.ports import IndexReader, TokenCounter
 from pipeline.settings import QuerySettings
+from query_service.assemble import in_effect
 from query_service.counters import Counters
 from query_service.cutting import Part, cut, joined, locate, measure
 from query_service.everything import Everything, Standing
@@ -84,9 +85,9 @@ class Gatherer:
         if mode == "all":
             standing = await self._everything.read(asked, [hit.uid for hit in found], counter, budget)
             if standing is not None:
-                return whole(standing, found, budget)
+                return dated(whole(standing, found, budget), self._gate.moment(asked))
         wanted = await self._wanted(asked, found)
-        evidence = await asyncio.to_thread(fitted, wanted, counter, budget)
+        evidence = dated(await asyncio.to_thread(fitted, wanted, counter, budget), self._gate.moment(asked))
         return evidence.model_copy(update={"complete": False}) if mode == "all" else evidence
 
     async def _wanted(self, asked: Asked, found: Sequence[Found]) -> list[Wanted]:
@@ -196,6 +197,15 @@ def whole(standing: Sequence[Standing], found: Sequence[Found], budget: int) -> 
     return Evidence(mode="all", passages=tuple(passages), tokens=total, budget=budget, complete=True)
 
 
+def dated(evidence: Evidence, at: int) -> Evidence:
+    """The evidence, its passages saying whether their documents are in effect at a moment (µs)."""
+    judged = tuple(
+        p.model_copy(update={"in_effect": in_effect(p.effective_from, p.effective_until, at)})
+        for p in evidence.passages
+    )
+    return evidence.model_copy(update={"passages": judged})
+
+
 Made = tuple[Part, list[Found], bool]
 
 
@@ -247,6 +257,8 @@ def _passage(item: Wanted, part: Part, hits: Sequence[Found], was_cut: bool, ran
         url=manifest.url,
         version=manifest.content_version,
         updated_at=manifest.updated_at,
+        effective_from=manifest.effective_from,
+        effective_until=manifest.effective_until,
         heading_path=item.section.heading_path if item.section is not None else hits[0].heading_path,
         text=part.text,
         tokens=part.tokens,

@@ -47,6 +47,10 @@ class Gate:
         self._overlay = overlay
         self._clock = clock
 
+    def moment(self, asked: Asked) -> int:
+        """At which documents are to be in effect (µs): the one asked for, else now."""
+        return self._clock.now() if asked.narrowing.as_of is None else asked.narrowing.as_of
+
     async def readable(
         self, asked: Asked, manifests: Iterable[Manifest], closure: Closure | None = None
     ) -> set[Version]:

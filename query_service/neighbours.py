@@ -57,7 +57,7 @@ class Neighbours:
         judged_at = self._clock.now()
         record = await self._service.still_admitted(scope, manifest, narrowing)
         return NeighboursResponse(
-            **assemble.document_facts(manifest, record, self._clock.now()),
+            **assemble.document_facts(manifest, record, self._clock.now(), narrowing.as_of),
             generation=generation.name,
             chunk_total=manifest.chunk_total,
             chunk_id=chunk_id,

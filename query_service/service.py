@@ -184,7 +184,7 @@ class QueryService(Documents):
             if plan.vector is not None:
                 plan.vector.cancel()
         now = self._clock.now()
-        hits = tuple(assemble.search_hit(s, now) for s in finished.page)
+        hits = tuple(assemble.search_hit(s, now, narrowing.as_of) for s in finished.page)
         asked = Asked(generation, narrowing, closure, confirmed, deadline)
         extra = await self._extras.of(request, asked, finished.page, hits, self._trials(scope, request, generation))
         watch.lap("extras")

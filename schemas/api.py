@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from schemas import api_examples as examples
+from schemas.api_moments import Moment
 from schemas.api_ranking import (
     Cursor,
     Evidence,
@@ -40,9 +41,11 @@ class SearchFilters(ClosedModel):
     )
     languages: Names | None = Field(default=None, description="Language tags as the source gives them, any of.")
     products: Names | None = Field(default=None, description="Products, any of, within those of the token.")
-    updated_after: Micros | None = Field(default=None, description="Last update at the source, inclusive.")
-    updated_before: Micros | None = Field(default=None, description="Last update at the source, exclusive.")
-    as_of: Micros | None = Field(default=None, description="Only documents in effect at this moment; absent means any.")
+    updated_after: Moment | None = Field(
+        default=None, description="Last update at the source, inclusive: microseconds since 1970 or ISO 8601."
+    )
+    updated_before: Moment | None = Field(default=None, description="Last update at the source, exclusive.")
+    as_of: Moment | None = Field(default=None, description="Only documents in effect at this moment; absent means any.")
 
     @field_validator("sources", "kinds", "content_types", "languages", "products")
     @classmethod
@@ -161,8 +164,11 @@ class DocumentFacts(ClosedModel):
     content_type: str
     language: str | None
     product: str | None = None
-    effective_from: Micros | None
-    effective_until: Micros | None
+    effective_from: Micros | None = Field(description="Inclusive; null is an open beginning.")
+    effective_until: Micros | None = Field(description="Exclusive; null is an open end.")
+    in_effect: bool = Field(
+        default=True, description="At the moment the search asks for (as_of), else now. Older services do not say it."
+    )
     updated_at: Micros | None = Field(description="Last update at the source.")
     warnings: tuple[str, ...] = Field(
         default=(), description="What extraction doubts of the document: a guessed charset, poorly read scans."

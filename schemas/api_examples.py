@@ -26,6 +26,7 @@ _FACTS: Example = {
     "product": None,
     "effective_from": None,
     "effective_until": None,
+    "in_effect": True,
     "updated_at": _UPDATED,
     "tier": "hot",
     "deleted": False,
@@ -38,7 +39,7 @@ SEARCH_REQUEST: Example = {
     "query": "how long do refunds take",
     "k": 5,
     "mode": "hybrid",
-    "filters": {"sources": ["wiki"], "languages": ["en"], "as_of": _UNTIL},
+    "filters": {"sources": ["wiki"], "languages": ["en"], "as_of": "2026-01-01"},
 }
 SEARCH_RESPONSE: Example = {
     "query_id": "0f6f2f0e-6f8e-4f1c-9a53-1d2c3b4a5f60",

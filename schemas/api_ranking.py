@@ -58,6 +58,9 @@ class EvidencePassage(ClosedModel):
     url: str | None
     version: Version
     updated_at: Micros | None
+    effective_from: Micros | None = Field(default=None, description="Inclusive; null is an open beginning.")
+    effective_until: Micros | None = Field(default=None, description="Exclusive; null is an open end.")
+    in_effect: bool = Field(default=True, description="As hits have it.")
     heading_path: tuple[str, ...]
     text: str
     tokens: int = Field(ge=0)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 from pydantic_core import to_json
 
-from schemas.api import SearchHit, SearchResponse
+from schemas.api import DocumentFacts, SearchHit, SearchResponse
 from schemas.base import ClosedModel
 
 NOTE = (
@@ -33,6 +33,10 @@ class Passage(ClosedModel):
     url: str | None
     page: int | None
     updated_at: str | None = Field(description="Last change at the source, UTC.")
+    effective_from: str | None = Field(default=None, description="In effect from this moment on; null is always.")
+    effective_until: str | None = Field(default=None, description="In effect until before it; null is open.")
+    in_effect: bool = Field(default=True, description="At the date that was asked for, else now.")
+    effect: str | None = Field(default=None, description="Says so where the document is not in effect.")
     score: float
     text: str
     cut: bool = Field(default=False, description="The passage goes on; only its beginning fitted.")
@@ -59,6 +63,18 @@ def iso(micros: int | None) -> str | None:
     return datetime.fromtimestamp(micros / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def effect_of(facts: DocumentFacts) -> str | None:
+    """What to tell a reader of a document that is not in effect; None of one that is."""
+    if facts.in_effect:
+        return None
+    begins, ends = facts.effective_from, facts.effective_until
+    # The service's own clock, by which it judged.
+    now = (facts.version if facts.updated_at is None else facts.updated_at) + facts.age_s * 1e6
+    if ends is not None and (ends <= now or begins is None):
+        return f"no longer in effect since {iso(ends)}"
+    return f"not in effect before {iso(begins)}"
+
+
 def score_of(hit: SearchHit) -> float:
     """What the order follows."""
     return hit.scores.final if hit.scores.final is not None else hit.scores.fused
@@ -80,6 +96,9 @@ def metadata(hit: SearchHit) -> dict[str, Any]:
         "kind": hit.kind,
         "language": hit.language,
         "updated_at": iso(hit.updated_at),
+        "effective_from": iso(hit.effective_from),
+        "effective_until": iso(hit.effective_until),
+        "in_effect": hit.in_effect,
     }
 
 
@@ -133,6 +152,10 @@ def _passage(hit: SearchHit) -> Passage:
         url=hit.url if hit.url is not None and len(hit.url) <= MAX_URL else None,
         page=hit.page,
         updated_at=iso(hit.updated_at),
+        effective_from=iso(hit.effective_from),
+        effective_until=iso(hit.effective_until),
+        in_effect=hit.in_effect,
+        effect=effect_of(hit),
         score=round(score_of(hit), 6),
         text=hit.text,
     )

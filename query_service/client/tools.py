@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from query_service.client.calls import SearchFields
 from query_service.client.clients import AsyncHeadwaterClient, HeadwaterClient
 from query_service.client.errors import HeadwaterError, InvalidRequest, NotFound, TooManyRequests, Unavailable
-from query_service.client.passages import passages_of
+from query_service.client.passages import iso, passages_of
 from schemas.api import MAX_QUERY, SearchFilters, SearchResponse
+from schemas.api_moments import micros_of
 
 NAME = "search_documents"
 DESCRIPTION = (
@@ -48,6 +49,9 @@ class SearchArguments(BaseModel):
     languages: _Names | None = Field(default=None, description="Language tags, such as en; all where null.")
     updated_after: datetime | None = Field(default=None, description="Changed at or after this date or time, ISO 8601.")
     updated_before: datetime | None = Field(default=None, description="Changed before this date or time, ISO 8601.")
+    as_of: datetime | None = Field(
+        default=None, description="Only documents in effect on this date or time, ISO 8601; any where null."
+    )
 
 
 def search_tool(*, style: Literal["chat", "responses"] = "chat", strict: bool = False) -> dict[str, Any]:
@@ -118,7 +122,7 @@ async def arun_tool_call(
 
 def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) -> SearchFields:
     """The fields of the search, with the model's narrowing inside ``fixed``. Raises ArgumentError."""
-    given = fixed.model_dump(exclude_none=True) if fixed is not None else {}
+    given: dict[str, Any] = fixed.model_dump(exclude_none=True) if fixed is not None else {}
     for name in ("sources", "kinds", "languages"):
         wanted: list[str] | None = getattr(arguments, name)
         if not wanted:
@@ -133,6 +137,9 @@ def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) ->
         given["updated_after"] = max(after, given.get("updated_after", after))
     if before is not None:
         given["updated_before"] = min(before, given.get("updated_before", before))
+    moment = _micros(arguments.as_of)
+    if moment is not None and given.setdefault("as_of", moment) != moment:
+        raise ArgumentError(f"as_of: is {iso(given['as_of'])} here; leave it out")
     try:
         filters = SearchFilters.model_validate(given)
     except ValidationError as error:
@@ -153,7 +160,7 @@ def arguments_of(given: Mapping[str, Any] | str) -> SearchArguments:
 def _micros(moment: datetime | None) -> int | None:
     if moment is None:
         return None
-    return max(0, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000))
+    return max(0, micros_of(moment))
 
 
 def _first(error: ValidationError) -> str:

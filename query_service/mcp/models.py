@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from query_service.client.passages import LEAST, MAX_LINE, MAX_URL, NOTE, iso, shortened
+from query_service.client.passages import LEAST, MAX_LINE, MAX_URL, NOTE, effect_of, iso, shortened
 from schemas.api import DocumentResponse, FreshnessResponse
 from schemas.base import ClosedModel
 
@@ -53,6 +53,10 @@ class DocumentText(ClosedModel):
     kind: str
     url: str | None
     updated_at: str | None
+    effective_from: str | None = None
+    effective_until: str | None = None
+    in_effect: bool = True
+    effect: str | None = Field(default=None, description="Says so where the document is not in effect now.")
     version: int
     sections_total: int
     sections: tuple[SectionText, ...]
@@ -84,6 +88,10 @@ def document_text(found: DocumentResponse, start: int, max_chars: int = MAX_CHAR
         kind=found.kind,
         url=found.url if found.url is not None and len(found.url) <= MAX_URL else None,
         updated_at=iso(found.updated_at),
+        effective_from=iso(found.effective_from),
+        effective_until=iso(found.effective_until),
+        in_effect=found.in_effect,
+        effect=effect_of(found),
         version=found.version,
         sections_total=found.sections_total,
         sections=(),

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from schemas.api_moments import EARLIEST
 from schemas.events import AccessSet, AccessTombstone, DocumentState, MembershipSet, SourceCursor
 from schemas.keys import DocumentRef, cursor_key
 from schemas.receipts import Receipt, StageTimes
@@ -51,12 +52,13 @@ async def test_exact_identifiers_and_filters(world: RealWorld) -> None:
     for i in range(4):
         world.document(f"twin{i}", "The X-500-G3 replaced X 500 G2 pumps; X-500-G3 parts differ.", language="en")
     world.document("holder", "Among other old things the X-500-G2 is listed here.", tier="cold", language="de")
-    world.document("dated", "The X-500-G2 of last year.", effective_from=10, effective_until=20, language="fr")
+    ends = EARLIEST + 20
+    world.document("dated", "The X-500-G2 of last year.", effective_from=EARLIEST, effective_until=ends, language="fr")
     async with world.running() as run:
         found = await run.ids("X-500-G2")
         assert set(found[:2]) == {"holder", "dated"}
-        assert "dated" not in await run.ids("X-500-G2", filters={"as_of": 20})
-        assert await run.ids("X-500-G2", filters={"as_of": 19, "languages": ["fr"]}) == ["dated"]
+        assert "dated" not in await run.ids("X-500-G2", filters={"as_of": ends})
+        assert await run.ids("X-500-G2", filters={"as_of": ends - 1, "languages": ["fr"]}) == ["dated"]
         assert await run.ids("X-500-G2", filters={"languages": ["de"]}) == ["holder"]
 
 

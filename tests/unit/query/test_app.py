@@ -81,8 +81,10 @@ async def test_without_a_valid_token_nothing_is_answered(world: World) -> None:
         ({"query": "x", "filters": {"sources": "wiki"}}, "filters.sources"),
         ({"query": "x", "filters": {"languages": [""]}}, "filters.languages.0"),
         ({"query": "x", "filters": {"updated_after": -1}}, "filters.updated_after"),
-        ({"query": "x", "filters": {"updated_after": 5, "updated_before": 5}}, "filters"),
+        ({"query": "x", "filters": {"updated_after": "2026-01-01", "updated_before": "2026-01-01"}}, "filters"),
         ({"query": "x", "filters": {"as_of": "yesterday"}}, "filters.as_of"),
+        ({"query": "x", "filters": {"as_of": 1_767_225_600}}, "filters.as_of"),
+        ({"query": "x", "filters": {"updated_before": "1767225600000000"}}, "filters.updated_before"),
         ({"query": "x", "after": "not a token"}, "after"), ({"query": "x", "after": ""}, "after"),
         ({"query": "x", "wait_ms": 5}, "body"), ({"query": "x", "after": "x", "wait_ms": 30_001}, "wait_ms"),
         ([], "body"), ("plan", "body"),
@@ -122,7 +124,7 @@ async def test_unknown_routes_and_methods(world: World) -> None:
 async def test_a_date_outside_the_token_is_named(world: World) -> None:
     world.principal("user:ann")
     async with world.running() as run:
-        reply = await run.post({"query": "x", "filters": {"as_of": 9}}, as_of=5)
+        reply = await run.post({"query": "x", "filters": {"as_of": "2026-01-02"}}, as_of=5)
         assert problem(reply, 422).errors[0].field == "filters.as_of"
 
 
@@ -207,9 +209,10 @@ async def test_a_document_with_its_sections_by_pages(world: World) -> None:
             "document_uid": m.document.uid, "document_id": "a", "source": "wiki", "kind": "page", "tenant": TENANT,
             "title": "a", "url": "https://wiki.example/a", "path": None, "version": m.content_version,
             "content_type": "text/markdown", "language": "en", "product": None, "effective_from": None,
-            "effective_until": None, "updated_at": m.updated_at, "warnings": [], "tier": "cold", "deleted": False,
+            "effective_until": None, "in_effect": True, "updated_at": m.updated_at, "warnings": [], "tier": "cold",
             "access": {"clauses": [["everyone"]], "has_deny": False, "version": m.access_version}, "age_s": 60.0,
-            "generation": GENERATION, "chunk_total": 3, "sections_total": 3, "offset": 0, "next_offset": None,
+            "deleted": False, "generation": GENERATION, "chunk_total": 3, "sections_total": 3, "offset": 0,
+            "next_offset": None,
             "sections": [
                 {"section_id": s, "ordinal": i, "heading_path": ["Top", f"Part {i}"], "text": t, "page": None}
                 for i, (s, t) in enumerate(zip(m.sections, ("one", "two", "three"), strict=True))

@@ -65,7 +65,7 @@ async def test_what_is_refused_late_or_fails_is_logged_with_the_reason_and_nothi
 ) -> None:
     async with logged.running() as run:
         service = run.parts.service
-        problem(await run.post({"query": "plan", "filters": {"as_of": 5}}, as_of=7), 422)
+        problem(await run.post({"query": "plan", "filters": {"as_of": "2026-01-01"}}, as_of=7), 422)
         problem(await run.get(f"/v1/documents/{ref('eng').uid}", "omar"), 404)
         problem(await run.get("/v1/documents/my-secret-word"), 404)
 

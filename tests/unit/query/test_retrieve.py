@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.access import AccessRule, Clause, Grant
+from schemas.api_moments import EARLIEST
 from schemas.documents import Retiring
 from schemas.events import AccessSet, AccessTombstone, HoldChanged, MembershipSet
 from schemas.keys import DocumentRef
@@ -61,11 +62,11 @@ async def test_a_hit_from_each_tier_with_all_its_fields(world: World) -> None:
         "document_uid": m.document.uid, "document_id": "refunds", "source": "wiki", "kind": "page", "tenant": "acme",
         "title": "refunds", "url": "https://wiki.example/refunds", "path": "sales/refunds.md",
         "version": m.content_version, "content_type": "text/markdown", "language": "en", "product": "shop",
-        "effective_from": 5, "effective_until": 2**52, "updated_at": m.updated_at, "tier": "hot", "deleted": False,
+        "effective_from": 5, "effective_until": 2**52, "in_effect": True, "updated_at": m.updated_at, "tier": "hot",
         "access": {"clauses": [["group:wiki/eng"]], "has_deny": False, "version": m.access_version}, "age_s": 60.0,
         "section_id": m.sections[0], "chunk_id": chunk_id(m.document, text), "chunk_index": 0, "chunk_total": 1,
         "heading_path": ["Top", "Part 0"], "text": text, "scores": hit["scores"], "page": 1, "start": 0, "end": 22,
-        "summary": False, "also": [], "warnings": [], "snippet": hit["snippet"],
+        "summary": False, "also": [], "warnings": [], "snippet": hit["snippet"], "deleted": False,
     }  # fmt: skip
     scores = hit["scores"]
     assert scores["dense_rank"] == 1 and scores["sparse_rank"] == 1
@@ -423,10 +424,11 @@ async def test_an_exact_match_is_admitted_like_any_other(world: World) -> None:
 
 @pytest.mark.requirement("B1", "I6")
 async def test_filters(world: World) -> None:
+    base = EARLIEST
     world.principal("user:ann")
-    world.document("a", "plan", language="en", product="shop", content_type="text/html", updated_at=1000)
+    world.document("a", "plan", language="en", product="shop", content_type="text/html", updated_at=base + 1000)
     issue = ref("b", source="tickets", kind="issue")
-    world.document(issue, "plan", language="de", effective_from=10, effective_until=20)
+    world.document(issue, "plan", language="de", effective_from=base + 10, effective_until=base + 20)
     async with world.running() as run:
 
         async def found(**filters: Any) -> set[str]:
@@ -440,10 +442,10 @@ async def test_filters(world: World) -> None:
         )
         assert await found(languages=["en"]) == {"a"}
         assert await found(products=["shop"]) == {"a"}
-        assert await found(updated_after=1001) == {"b"}
-        assert await found(updated_before=1001) == {"a"}
-        assert await found(as_of=15) == {"a", "b"}
-        assert await found(as_of=20) == {"a"}
+        assert await found(updated_after=base + 1001) == {"b"}
+        assert await found(updated_before=base + 1001) == {"a"}
+        assert await found(as_of=base + 15) == {"a", "b"}
+        assert await found(as_of=base + 20) == {"a"}
         assert set(await run.ids("plan", claims={"products": ["shop"]})) == {"a"}
         assert await run.ids("plan", claims={"products": ["pump"]}, filters={"products": ["shop"]}) == []
         assert set(await run.ids("plan", claims={"as_of": 25})) == {"a"}

@@ -20,6 +20,7 @@ from pipeline.errors import ConfigError
 from pipeline.settings import AuthSettings
 from query_service.scope import FieldError, Scope, TokenVerifier, Unauthorized, narrow
 from schemas.api import SearchFilters
+from schemas.api_moments import EARLIEST
 from tests.unit.query.world import SECRET
 
 NOW = 1_700_000_000_000_000
@@ -193,15 +194,16 @@ def test_products_of_a_request_only_narrow() -> None:
 def test_the_applicable_date_stays_within_the_token() -> None:
     free = Scope("acme", "ann")
     assert narrow(free, SearchFilters(), NOW).as_of is None
-    assert narrow(free, SearchFilters(as_of=5), NOW).as_of == 5
-    pinned = Scope("acme", "ann", as_of_from=7, as_of_until=7)
-    assert narrow(pinned, SearchFilters(), NOW).as_of == 7
-    assert narrow(pinned, SearchFilters(as_of=7), NOW).as_of == 7
-    since = Scope("acme", "ann", as_of_from=7)
+    assert narrow(free, SearchFilters(as_of=EARLIEST), NOW).as_of == EARLIEST
+    day = EARLIEST + 7
+    pinned = Scope("acme", "ann", as_of_from=day, as_of_until=day)
+    assert narrow(pinned, SearchFilters(), NOW).as_of == day
+    assert narrow(pinned, SearchFilters(as_of=day), NOW).as_of == day
+    since = Scope("acme", "ann", as_of_from=day)
     assert narrow(since, SearchFilters(), NOW).as_of == NOW
-    until = Scope("acme", "ann", as_of_until=7)
-    assert narrow(until, SearchFilters(), NOW).as_of == 7
-    for scope, wanted in ((pinned, 8), (since, 6), (until, 8)):
+    until = Scope("acme", "ann", as_of_until=day)
+    assert narrow(until, SearchFilters(), NOW).as_of == day
+    for scope, wanted in ((pinned, day + 1), (since, day - 1), (until, day + 1)):
         with pytest.raises(FieldError) as error:
             narrow(scope, SearchFilters(as_of=wanted), NOW)
         assert error.value.field == "filters.as_of"
