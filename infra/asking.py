@@ -13,7 +13,7 @@ from infra.errors import InfraError
 from pipeline.settings import Settings
 from pipeline.tokens import OPERATOR
 from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
-from schemas.api_ranking import Expansion, RerankMode
+from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
 from schemas.deletion import DeletionResponse
 
 TOKEN_S = 3600.0
@@ -49,12 +49,16 @@ class QueryApi:
         filters: SearchFilters | None = None,
         expand: Expansion = "none",
         rerank: RerankMode | None = None,
+        sort: Sort = "relevance",
+        evidence: EvidenceMode = "none",
+        cursor: str | None = None,
     ) -> SearchResponse:
         """``POST /v1/search``."""
         try:
             request = SearchRequest(
-                query=query, k=k, mode=mode, filters=filters or SearchFilters(), expand=expand, rerank=rerank
-            )
+                query=query, k=k, mode=mode, filters=filters or SearchFilters(), expand=expand, rerank=rerank,
+                sort=sort, evidence=evidence, cursor=cursor,
+            )  # fmt: skip
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))

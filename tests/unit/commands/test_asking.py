@@ -116,14 +116,25 @@ def test_a_service_that_listens_everywhere_is_asked_here(tmp_path: Path) -> None
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def _invoke(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], answer: dict[str, Any]) -> str:
+def _invoke(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    answer: dict[str, Any],
+    seen: list[httpx.Request] | None = None,
+) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADWATER_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "120")
     original = QueryApi.__init__
 
     def connected(self: QueryApi, settings: Settings) -> None:
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, json=answer))
+        def reply(request: httpx.Request) -> httpx.Response:
+            if seen is not None:
+                seen.append(request)
+            return httpx.Response(200, json=answer)
+
+        transport = httpx.MockTransport(reply)
         original(self, settings, transport=transport)
 
     monkeypatch.setattr(QueryApi, "__init__", connected)
@@ -143,6 +154,52 @@ def test_search_shows_title_place_headings_snippet_age_scores_and_completeness(
         "tickets: unknown", "4 candidates admitted", "21 ms",
     ):  # fmt: skip
         assert part in shown
+
+
+@pytest.mark.requirement("B1", "E3")
+def test_search_asks_with_its_options_and_names_the_next_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    passage = {
+        "section_id": "s", "document_uid": "u", "document_id": "d", "source": "wiki", "title": "Gateway", "url": None,
+        "version": 1, "updated_at": None, "heading_path": ["Errors"], "text": "The whole section.", "tokens": 4,
+        "rank": 1, "chunk_ids": ["c"], "in_effect": False,
+    }  # fmt: skip
+    evidence = {"mode": "sections", "passages": [passage], "tokens": 4, "budget": 9, "complete": False, "left_out": 2}
+    old = _hit(effective_until=1_700_000_000_000_000, in_effect=False, updated_at=1_800_000_000_000_000)
+    asked: list[httpx.Request] = []
+    cursor = "c" * 300
+    answer = _response(hits=[old, _hit(effective_until=NOW)], evidence=evidence, next_cursor=cursor)
+    options = [
+        "--as-of", "2026-01-01", "--source", "wiki", "--source", "tickets", "--kind", "page", "--language", "en",
+        "--since", "2025-01-01T02:00:00+02:00", "--until", "2026-01-01T00:00:00", "--rerank", "full", "--sort",
+        "newest", "--evidence", "sections", "--cursor", "before", "--expand", "decompose",
+    ]  # fmt: skip
+    shown = _invoke(monkeypatch, tmp_path, ["search", "e17", "--user", "ann", *options], answer, asked)
+    assert json.loads(asked[0].content) == {
+        "query": "e17", "rerank": "full", "sort": "newest", "evidence": "sections", "cursor": "before",
+        "expand": "decompose", "filters": {
+            "as_of": 1_767_225_600_000_000, "sources": ["wiki", "tickets"], "kinds": ["page"], "languages": ["en"],
+            "updated_after": 1_735_689_600_000_000, "updated_before": 1_767_225_600_000_000,
+        },
+    }  # fmt: skip
+    assert shown.count("no longer in effect since 2023-11-14T22:13:20Z") == 1
+    assert f"--cursor {cursor}\n" in shown  # in one piece, to be copied
+    for part in ("4 of 9 tokens, not complete, 2 sections left out", "#1 Gateway", "The whole section."):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"since": "yesterday"}, "--since: is no date or time"), ({"as_of": "1767225600"}, "--as-of: a number"),
+        ({"since": "2026-02-01", "until": "2026-01-01"}, "--until must be later than --since"),
+        ({"sources": [""]}, "--source"),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_used_is_named(options: dict[str, Any], said: str) -> None:
+    absent = dict.fromkeys(("sources", "kinds", "languages", "since", "until", "as_of"))
+    with pytest.raises(InfraError) as error:
+        search.filters_of(**{**absent, **options})
+    assert said in error.value.problem and "ISO 8601" in error.value.remedy
 
 
 def test_search_says_that_nothing_was_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
