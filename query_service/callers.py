@@ -38,8 +38,10 @@ class Callers:
             return self._keys.verify(keys[0].strip())
         scheme, _, credential = given[0].partition(" ")
         credential = credential.strip()
-        if scheme.lower() != "bearer" or not credential:
-            raise Unauthorized("there is none")
+        if scheme.lower() != "bearer":
+            raise Unauthorized("the header 'Authorization' lacks the word Bearer before the token")
+        if not credential:
+            raise Unauthorized("there is none after the word Bearer")
         if credential.startswith(PREFIX):
             return self._keys.verify(credential)
         return await self._verifier.accept(credential)

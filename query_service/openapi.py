@@ -14,8 +14,6 @@ from fastapi import FastAPI
 from schemas.api_examples_operations import BY_MODEL, PROBLEMS
 
 DESCRIPTION = """\
-Search over sources that change, within permissions that change with them.
-
 Who asks comes from the token or API key alone; a request can narrow what it sees and never widen it. What the caller
 may not read and what does not exist are answered alike, to the byte. Permissions are checked when candidates are
 found and once more before an answer leaves.
@@ -41,6 +39,7 @@ class Operation:
     id: str
     tag: str
     says: str
+    deprecated: bool = False
 
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
@@ -67,7 +66,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "getTrace", "freshness", "Each event of the document with the times at which it passed the stages.",
     ),
     ("get", "/v1/trace/{document_uid}"): Operation(
-        "getTraceOld", "freshness", "As `/v1/documents/{document_uid}/trace`.",
+        "getTraceOld", "freshness", "As `/v1/documents/{document_uid}/trace`, which replaces it.", deprecated=True,
     ),
     ("post", "/v1/feedback"): Operation(
         "giveFeedback", "feedback",
@@ -143,6 +142,8 @@ def install(app: FastAPI) -> None:
 def _describe(operation: dict[str, Any], known: Operation | None) -> None:
     if known is not None:
         operation.update(operationId=known.id, tags=[known.tag], description=known.says)
+        if known.deprecated:
+            operation["deprecated"] = True
     for parameter in operation.get("parameters", []):
         if parameter["name"] in PARAMETERS:
             text, example = PARAMETERS[parameter["name"]]

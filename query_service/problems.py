@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from query_service.scope import FieldError, KeysUnavailable, Unauthorized
 from query_service.service import DeadlineExceeded
 from query_service.state import NotReady
 from schemas.api import FieldProblem, Problem
+from schemas.wording import plainly
 
 log = logging.getLogger("headwater.query.http")
 
@@ -134,17 +136,20 @@ def document(app: FastAPI) -> None:
     app.openapi = described  # type: ignore[method-assign]
 
 
-def _fields(error: RequestValidationError) -> list[FieldProblem]:
+def _fields(error: RequestValidationError, media_type: str) -> list[FieldProblem]:
     found: list[FieldProblem] = []
+    is_json = bool(re.fullmatch(r"application/(.+\+)?json", media_type.partition(";")[0].strip().lower()))
     for item in error.errors()[:MAX_ERRORS]:
         path = [str(p) for p in item["loc"]]
         if path and path[0] in ("body", "query", "path", "header"):
             path = path[1:] or [path[0]]
-        message = str(item["msg"]).removeprefix("Value error, ")
+        message = plainly(item)
         if item["type"] == "json_invalid":
             path, message = ["body"], "the body is not valid JSON"
-        elif item["type"] == "extra_forbidden":
-            message = "this field is not known here; remove it"
+        elif tuple(item["loc"]) == ("body",) and not is_json and item["type"] == "model_attributes_type":
+            path, message = ["Content-Type"], "say what the body is by the header 'Content-Type: application/json'"
+        elif tuple(item["loc"]) == ("body",) and item["type"] == "missing":
+            message = "there is none; send a JSON object"
         # A name that is no valid Unicode could not be written into the reply.
         named = ".".join(path)[:MAX_NAME].encode("utf-8", "replace").decode()
         found.append(FieldProblem(field=named, problem=message[:MAX_NAME]))
@@ -156,7 +161,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=_fields(error))
+        errors = _fields(error, request.headers.get("content-type", ""))
+        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=errors)
 
     @app.exception_handler(FieldError)
     async def _field(request: Request, error: FieldError) -> Response:

@@ -30,10 +30,6 @@ LEAST = 4  # letters of a word that may be misspelt
 LONG = 6  # from here on two letters may be wrong, below one
 _QUOTES = re.compile('["\u201c\u201d\u201e\u00ab\u00bb]')
 _WORD = re.compile(r"[^\W\d_]+(?:['’\-][^\W\d_]+)*")
-_NAMES = {
-    "sources": "source", "kinds": "kind", "content_types": "type", "languages": "language", "products": "product",
-    "updated_after": "earliest update", "updated_before": "latest update", "as_of": "date of effect",
-}  # fmt: skip
 
 Search = Callable[[str, Mode, Narrowing, Closure], Awaitable[Sequence[Ranked]]]
 
@@ -169,8 +165,8 @@ def _as_typed(typed: str, better: str) -> str:
 
 
 def _dropped(names: Sequence[str]) -> Suggestion:
-    spoken = ", ".join(_NAMES.get(name, name) for name in names)
-    text = f"Something is found without the filter on {spoken}." if len(names) == 1 else (
-        f"Something is found without the filters on {spoken}."
+    spoken = ", ".join(f"'{name}'" for name in names)
+    text = f"Something is found without the filter {spoken}." if len(names) == 1 else (
+        f"Something is found without the filters {spoken}."
     )  # fmt: skip
     return Suggestion(kind="filter", text=text, drop_filters=tuple(names))

@@ -49,7 +49,7 @@ class Why:
         """For the operator's tenant; ``as_of`` in µs. Raises FieldError, NotReady or StoreUnavailable."""
         seen_as = Scope(tenant=operator.tenant, subject=_subject(user))
         if not is_uuid(uid):
-            raise FieldError("document", "is no uid of a document; hits and `headwater trace` tell it")
+            raise FieldError("document", "is no uid of a document; hits and the query log name it (document_uid)")
         with self._log.watching("why", seen_as, operator=operator, document_uid=uid) as entry:
             active = (await self._state.current()).name  # what is not known well enough explains nothing
             name = generation or active

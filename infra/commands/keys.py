@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from infra.commands import people
 from infra.commands.output import JsonFlag, emit_json
 from infra.errors import InfraError
 from infra.files import exclusive, write_atomic
@@ -70,6 +71,8 @@ def create(
     else:
         typer.echo(whole(key_id, secret))
         typer.echo(f"Keep it now: it is not shown again. `headwater keys revoke {key_id}` ends it.", err=True)
+    if people.unknown(tenant, made.subject):
+        typer.echo(f"Warning: {people.warning(tenant, made.subject)}", err=True)
 
 
 def list_keys(json: JsonFlag = False) -> None:

@@ -6,12 +6,13 @@ import json as jsonlib
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from infra.asking import QueryApi
 from infra.commands.deletion import moment
@@ -24,6 +25,8 @@ from schemas.api_feedback import LoggedQuery, PurgeResponse, QueriesResponse, Wh
 from schemas.querylog import Kind, QueryOutcome, Verdict
 
 PAGE = 500
+SEARCHED = 5_000  # queries that are looked through for one that is named by the beginning of its id
+WIDE = 200  # columns of a list that no terminal shows
 _AGO = re.compile(r"(\d{1,6})(d|h|min)")
 _SECONDS = {"d": 86_400, "h": 3_600, "min": 60}
 
@@ -126,35 +129,63 @@ def list_(
         return
     out = console()
     if not found:
-        out.print("No such query is in the log.", highlight=False)
+        out.print("No query that fits is in the log.", highlight=False)
         return
-    shown = table("when", "query", "kind", "end", "shown", "ms", "who", "asked", "feedback")
+    # Into a file or another program it goes as wide as it is.
+    (out if out.is_terminal else Console(width=WIDE)).print(listed(found))
+
+
+def listed(found: Sequence[LoggedQuery]) -> Table:
+    """A line for each query. Ids are copied from it: they stay whole on one line, however narrow the screen."""
+    heads = ("when (UTC)", "query", "kind", "end", "shown", "ms", "who", "asked", "feedback")
+    shown = table(*heads)
+    for column, head in zip(shown.columns, heads, strict=True):
+        if head in ("query", "who"):
+            column.no_wrap, column.min_width = True, 36 if head == "query" else 8
     for q in found:
         shown.add_row(
-            moment(q.at), q.query_id, q.kind, q.refusal or q.outcome, str(q.counts.shown), f"{q.total_ms:.0f}",
-            (q.scope or "-")[:8], _plain(q.text or q.document_uid or ""), ", ".join(f.verdict for f in q.feedback),
+            moment(q.at).removesuffix(" UTC"), q.query_id, q.kind, q.refusal or q.outcome, str(q.counts.shown),
+            f"{q.total_ms:.0f}", (q.scope or "-")[:8], _plain(q.text or q.document_uid or ""),
+            ", ".join(f.verdict for f in q.feedback),
         )  # fmt: skip
-    out.print(shown)
+    return shown
 
 
 def show(
-    query_id: Annotated[str, typer.Argument(help="Its id, as replies and the list tell it.")],
+    query_id: Annotated[str, typer.Argument(help="Its id, as replies and the list tell it, or its first 8 digits.")],
     tenant: Tenant = "acme",
     json: JsonFlag = False,
 ) -> None:
     """One query with its hits, counts, times and feedback."""
     with LogApi(config.load()) as api:
-        found = api.query(tenant, _id(query_id))
+        found = api.query(tenant, _whole(api, tenant, query_id))
     if json:
         emit_json(found)
     else:
         _show(console(), found)
 
 
-def _id(text: str) -> str:
-    if re.fullmatch("[0-9a-f-]{36}", text) is None:
-        raise InfraError(f"{text!r} is no id of a query.", "Take it from a reply or from `queries list`.")
-    return text
+def _whole(api: LogApi, tenant: str, text: str) -> str:
+    """The id of a query that is named by it, or by its beginning where only one of the log has that."""
+    if re.fullmatch("[0-9a-f-]{36}", text) is not None:
+        return text
+    if re.fullmatch("[0-9a-f-]{8,35}", text) is None:
+        raise InfraError(
+            f"{text!r} is no id of a query.", "Take it from a reply or from `queries list`: all of it, or 8 digits."
+        )
+    return _only(text, (q.query_id for q in api.pages(tenant, SEARCHED)), "query")
+
+
+def _only(text: str, known: Iterable[str | None], what: str) -> str:
+    found = {one for one in known if one is not None and one.startswith(text)}
+    if len(found) > 1:
+        raise InfraError(f"{len(found)} in the log begin with {text!r}.", "Give more of it.")
+    if not found:
+        raise InfraError(
+            f"No {what} among the last {SEARCHED:,} of the log begins with {text!r}.",
+            "Give all of it, or see `headwater queries list`.",
+        )
+    return found.pop()
 
 
 def export(
@@ -175,14 +206,16 @@ def export(
 
 
 def who(
-    reference: Annotated[str, typer.Argument(help="A reference (scope) of the log, whole.")],
+    reference: Annotated[str, typer.Argument(help="A reference (who, scope) of the log, or its first 8 digits.")],
     tenant: Tenant = "acme",
     json: JsonFlag = False,
 ) -> None:
     """The person behind a reference. It is logged that this was asked."""
-    if re.fullmatch("[0-9a-f]{32}", reference) is None:
-        raise InfraError(f"{reference!r} is no reference.", "Give the 32 digits of 'scope', as in --json.")
+    if re.fullmatch("[0-9a-f]{8,32}", reference) is None:
+        raise InfraError(f"{reference!r} is no reference.", "Give 8 digits of 'who' in `queries list`, or all 32.")
     with LogApi(config.load()) as api:
+        if len(reference) < 32:
+            reference = _only(reference, (q.scope for q in api.pages(tenant, SEARCHED)), "reference")
         found = api.who(tenant, reference)
     if json:
         emit_json(found)

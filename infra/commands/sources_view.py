@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 COUNTS = ("new", "stale", "wrongly_readable", "missing", "held", "released", "purged", "repaired")
 DIFFERENCES = ("extra", "missing", "unprocessable", "wrongly_readable", "wrongly_hidden")
 STYLES = {"dead": "bold red", "unreachable": "red", "starved": "yellow", "paused": "yellow", "working": "green"}
-
+# Documents came by the change gateway or from the corpus that `headwater run` follows; no owner stands for them.
+STATES = {"gateway": "pushed, or read by headwater run"}
 
 LABELS = {
     "poll_s": "asked what changed every … seconds",
@@ -88,8 +89,9 @@ def overview(out: Console, found: Sequence[SourceStatus], now: int) -> None:
         told, state = s.told, s.state(now)
         kept = f" ({s.kept:,} kept visible)" if s.kept else ""
         rows.append((
-            s.tenant, s.source, s.type or "-", Text(state, STYLES.get(state, "")), f"{s.documents:,}",
-            (f"{s.held:,}" if s.held else "") + kept, f"{told.backlog:,}" if told and told.backlog else "",
+            s.tenant, s.source, s.type or "-", Text(STATES.get(state, state), STYLES.get(state, "")),
+            f"{s.documents:,}", (f"{s.held:,}" if s.held else "") + kept,
+            f"{told.backlog:,}" if told and told.backlog else "",
             _lag(s.lag_s(now)), listed(told), _patience(told), str(len(told.alarms) or "") if told else "",
             ", ".join(map(_under_way, s.requests)),
         ))  # fmt: skip

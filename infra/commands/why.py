@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json as json_module
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated
 
 import typer
@@ -10,16 +12,18 @@ from rich.console import Console
 
 from infra.asking import QueryApi
 from infra.commands.deletion import moment
-from infra.commands.opened import requester
+from infra.commands.opened import located, requester
 from infra.commands.output import JsonFlag, console, emit_json
 from infra.errors import InfraError
 from pipeline import settings as config
 from pipeline.tokens import OPERATOR
 from schemas.api_why import RuleReport, WhyResponse
 from schemas.keys import DocumentRef
+from schemas.topics import Topic
 
 MARKS = {True: "[green]yes[/]", False: "[bold red]no [/]", None: "[dim]-  [/]"}
 SHOWN = 20
+_UID = re.compile("[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def register(app: typer.Typer) -> None:
@@ -41,10 +45,10 @@ class WhyApi(QueryApi):
 
 def why(
     user: Annotated[str, typer.Argument(help="The person: ann, as in `user:ann` of the access rules.")],
-    document: Annotated[str, typer.Argument(help="The document's uid, or its id together with --source.")],
+    document: Annotated[str, typer.Argument(help="The document's uid, or its id, as in wiki:index.md or index.md.")],
     tenant: Annotated[str, typer.Option("--tenant", help="Its tenant.")] = "acme",
-    source: Annotated[str | None, typer.Option("--source", help="Its source, where an id is given.")] = None,
-    kind: Annotated[str, typer.Option("--kind", help="Its kind, where an id is given.")] = "page",
+    source: Annotated[str | None, typer.Option("--source", help="Its source; else the one that has the id.")] = None,
+    kind: Annotated[str, typer.Option("--kind", help="Its kind, where an id and --source are given.")] = "page",
     generation: Annotated[str | None, typer.Option("--generation", help="Instead of the active one.")] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -57,12 +61,51 @@ def why(
             raise InfraError(
                 f"No such document can exist: {error}.", "Correct --tenant, --source or the id."
             ) from error
+    elif not _UID.fullmatch(document):
+        uid = named_so(tenant, document, _keys())
     with WhyApi(config.load()) as api:
         found = api.why(tenant, user, uid, generation)
     if json:
         emit_json(found)
     else:
         explain(console(), found)
+
+
+def named_so(tenant: str, name: str, keys: Iterable[str | None]) -> str:
+    """The uid of the tenant's one document that is called ``name``: an id or ``source:id``.
+
+    ``keys`` are those of the owners' memories (topic ``cursors``). Raises InfraError where none or several fit.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for key in keys:
+        try:
+            parts = json_module.loads(key or "")
+        except ValueError:
+            continue
+        if not isinstance(parts, list) or len(parts) != 5 or parts[0] != tenant or parts[2] != "document":
+            continue
+        _, source, _, kind, of = parts
+        if name in (of, f"{source}:{of}"):
+            found[DocumentRef(tenant=tenant, source=source, kind=kind, id=of).uid] = (source, kind)
+    if len(found) == 1:
+        return next(iter(found))
+    if found:
+        there = ", ".join(f"--source {source} --kind {kind}" for source, kind in sorted(set(found.values()))[:5])
+        raise InfraError(f"Several documents of {tenant} are called {name!r}.", f"Add one of: {there}.")
+    raise InfraError(
+        f"{name!r} is no uid, and no document of {tenant} has this id.",
+        "Give the document's id at its source, or its uid: `headwater search QUERY --user NAME --json` "
+        "and `headwater queries show ID` tell it (document_uid).",
+    )
+
+
+def _keys() -> Iterator[str | None]:
+    from pipeline.bus.tail import read_compacted
+
+    gone: dict[str | None, bool] = {}
+    for record in read_compacted(located(), Topic.CURSORS):
+        gone[record.key] = record.value is None
+    yield from (key for key, forgotten in gone.items() if not forgotten)
 
 
 def explain(out: Console, found: WhyResponse) -> None:
@@ -91,7 +134,8 @@ def explain(out: Console, found: WhyResponse) -> None:
         names = getattr(person, label)
         if names:
             line(f"  {label}: {', '.join(names[:SHOWN])}")
-    if found.manifest is not None and not found.manifest.prefilter:
+    admitted = found.rule is not None and found.rule.admits
+    if admitted and found.manifest is not None and not found.manifest.prefilter:
         line("searches that are filtered by principals do not meet it yet: its chunks carry older principals")
     if found.manifest is not None and not found.manifest.in_effect:
         line("it is not in effect now: searches with a date leave it out")

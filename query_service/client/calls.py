@@ -26,6 +26,7 @@ from schemas.api_feedback import FeedbackRequest, FeedbackResponse
 from schemas.api_neighbours import NeighboursResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
 from schemas.querylog import Verdict
+from schemas.wording import plainly
 
 Reply = TypeVar("Reply", bound=BaseModel)
 
@@ -91,7 +92,7 @@ def _checked(model: type[Reply], given: Mapping[str, Any]) -> Reply:
         problems = tuple(
             FieldProblem(
                 field=".".join(map(str, item["loc"])) or "request",
-                problem=str(item["msg"]).removeprefix("Value error, "),
+                problem=plainly(item),
             )
             for item in error.errors(include_url=False, include_input=False, include_context=False)
         )
@@ -110,8 +111,8 @@ def neighbours(uid: str, chunk_id: str, before: int, after: int) -> Call[Neighbo
 
 
 def trace(uid: str) -> Call[TraceResponse]:
-    """``GET /v1/trace/UID``."""
-    return Call("GET", f"/v1/trace/{_part(uid)}", TraceResponse)
+    """``GET /v1/documents/UID/trace``."""
+    return Call("GET", f"/v1/documents/{_part(uid)}/trace", TraceResponse)
 
 
 def freshness(window_s: int) -> Call[FreshnessResponse]:

@@ -49,6 +49,8 @@ class _Common:
             raise ValueError("base_url: needs a whole address, such as https://search.example")
         if address.userinfo:
             raise ValueError("base_url: holds a user or password; give a token or an API key instead")
+        if address.query or address.fragment:
+            raise ValueError("base_url: holds a query or a fragment; give the address alone")
         self._base = str(address).rstrip("/")
         self._credentials = credentials
         self._timeout_s = timeout_s
@@ -184,7 +186,7 @@ class HeadwaterClient(_Common):
         return waiting.fresh
 
     def _run(self, call: Call[Reply]) -> Reply:
-        steps, answer = exchange(call, self._credentials, self._retry), None
+        steps, answer = exchange(call, self._credentials, self._retry, self._base), None
         while True:
             try:
                 step = steps.send(answer)
@@ -314,7 +316,7 @@ class AsyncHeadwaterClient(_Common):
         return waiting.fresh
 
     async def _run(self, call: Call[Reply]) -> Reply:
-        steps, answer = exchange(call, self._credentials, self._retry), None
+        steps, answer = exchange(call, self._credentials, self._retry, self._base), None
         while True:
             try:
                 step = steps.send(answer)

@@ -66,4 +66,4 @@ class Unavailable(_Later):
 
 
 class UnexpectedReply(HeadwaterError):
-    """A reply that is not this API's: another server listens there, or one of another version."""
+    """A reply that is not this API's: another server listens at the address, or one of another version."""

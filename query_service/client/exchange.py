@@ -19,7 +19,9 @@ from query_service.client.calls import Call, Reply
 from schemas.api import Problem
 
 LATER = (429, 502, 503, 504)
-INVALID = (400, 405, 409, 413, 414, 415, 422)
+INVALID = (400, 409, 413, 414, 415, 422)
+FOREIGN = (400, 403, 404, 409, 415, 422, 501)
+"""Of another server where they come without a problem; proxies send 413, 414, 429 and 5xx in a service's stead."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,11 @@ def _header_value(name: str, value: object) -> str:
 Step = Send | Pause | AskToken
 
 
-def exchange(call: Call[Reply], credentials: Credentials, retry: Retry) -> Generator[Step, Any, Reply]:
-    """The steps of one call; returns its reply. Raises HeadwaterError."""
+def exchange(call: Call[Reply], credentials: Credentials, retry: Retry, address: str) -> Generator[Step, Any, Reply]:
+    """The steps of one call to the service at ``address``, which errors name; returns its reply.
+
+    Raises HeadwaterError.
+    """
     attempt, refreshed = 0, False
     if credentials.wanting:
         credentials.accept((yield AskToken()))
@@ -141,39 +146,46 @@ def exchange(call: Call[Reply], credentials: Credentials, retry: Retry) -> Gener
                     attempt -= 1
                     continue
             if 200 <= answer.status < 300:
-                return _read(call.reply, answer)
+                return _read(call.reply, answer, address)
             if answer.status not in LATER:
-                _refuse(answer, None)
+                _refuse(answer, None, address)
         asked = _retry_after(answer.headers.get("retry-after")) if isinstance(answer, Received) else None
         again = isinstance(answer, Received) or answer.again
         pause = retry.pause(attempt, asked) if again else None
         if pause is not None:
             yield Pause(pause)
         elif isinstance(answer, Received):
-            _refuse(answer, asked)
+            _refuse(answer, asked, address)
         else:
-            raise errors.Unavailable(f"The service does not answer ({answer.what}).")
+            raise errors.Unavailable(f"The service at {address} does not answer ({answer.what}).")
 
 
-def _read(model: type[Reply], answer: Received) -> Reply:
+def _read(model: type[Reply], answer: Received, address: str) -> Reply:
     try:
         # Fields that a newer service adds are passed over.
         return model.model_validate_json(answer.content, extra="ignore")
     except ValidationError as error:
         where = ", ".join(sorted({".".join(map(str, e["loc"][:2])) or "body" for e in error.errors()})[:5])
-    raise errors.UnexpectedReply(f"The reply is not this API's: {where}.", status=answer.status)
+    raise errors.UnexpectedReply(
+        f"What answers at {address} is not this API: its reply lacks {where}.", status=answer.status
+    )
 
 
-def _refuse(answer: Received, asked: float | None) -> NoReturn:
-    """Raise what the reply stands for."""
-    status = answer.status
+def _refuse(answer: Received, asked: float | None, address: str) -> NoReturn:
+    """Raise what the reply stands for. All that the API itself refuses says so in its own form."""
+    status, ours = answer.status, True
     try:
         problem = Problem.model_validate_json(answer.content, extra="ignore")
     except ValidationError:
+        ours = False
         problem = Problem(title="", status=min(max(status, 400), 599), detail=f"The service answers {status}.")
     detail, query_id = problem.detail, problem.query_id
     if status == 401:
         raise errors.Unauthorized(detail, status=status, query_id=query_id)
+    if status == 405 or (status in FOREIGN and not ours):
+        raise errors.UnexpectedReply(
+            f"What answers {status} at {address} is not this API; is it the query service's address?", status=status
+        )
     if status == 404:
         raise errors.NotFound(detail, status=status, query_id=query_id)
     if status in INVALID:
@@ -183,7 +195,7 @@ def _refuse(answer: Received, asked: float | None) -> NoReturn:
     if status in LATER:
         raise errors.Unavailable(detail, retry_after=asked, status=status, query_id=query_id)
     if 300 <= status < 400:
-        raise errors.UnexpectedReply("The address leads elsewhere; redirects are not followed.", status=status)
+        raise errors.UnexpectedReply(f"{address} leads elsewhere; redirects are not followed.", status=status)
     raise errors.HeadwaterError(detail, status=status, query_id=query_id)
 
 

@@ -93,7 +93,9 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (problem(401), Unauthorized), (problem(404), NotFound), (problem(422), InvalidRequest),
         (problem(409), InvalidRequest), (problem(413), InvalidRequest), (problem(500), HeadwaterError),
         (problem(403), HeadwaterError), (httpx.Response(200, text="<html>"), UnexpectedReply),
-        (httpx.Response(200, json={"other": 1}), UnexpectedReply), (httpx.Response(404, text="<html>"), NotFound),
+        (httpx.Response(200, json={"other": 1}), UnexpectedReply),
+        (httpx.Response(404, text="<html>"), UnexpectedReply), (problem(405), UnexpectedReply),
+        (httpx.Response(405, json={"detail": "Method Not Allowed"}), UnexpectedReply),
         (httpx.Response(307, headers={"location": "http://elsewhere.test/"}), UnexpectedReply),
     ],
 )  # fmt: skip
@@ -105,6 +107,16 @@ async def test_replies_become_errors_of_their_kind(kind: Kind, reply: httpx.Resp
     assert getattr(caught.value, "status", None) == reply.status_code
     assert len(script.seen) == 1, "none of these is better the second time"
     assert TOKEN not in repr(caught.value) + str(caught.value)
+    assert (BASE in str(caught.value)) == (error is UnexpectedReply)
+
+
+@pytest.mark.requirement("E3")
+async def test_what_is_wrong_reads_as_the_service_says_it(kind: Kind) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await Both(kind, Script(ok())).ask("search", "x", filters={"sources": "wiki"}, tenant="other")
+    assert {f.field: f.problem for f in caught.value.fields} == {
+        "filters.sources": 'give a list, as in ["…"]', "tenant": "this field is not known here; remove it",
+    }  # fmt: skip
 
 
 @pytest.mark.requirement("E3")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from infra.cli import build
+from pipeline.settings import Settings
 from query_service.keys import ApiKey, ApiKeys, KeyFile, new_secret, whole
 from query_service.scope import KeysUnavailable, Scope, Unauthorized
 from tests.unit.query.world import World, ref
@@ -138,6 +139,17 @@ def test_the_commands_make_list_and_revoke(settings_in: Path) -> None:
     again = settings_in.read_text()
     assert run.invoke(app, ["keys", "revoke", told["id"]]).exit_code == 0 and settings_in.read_text() == again
     assert "no key" in str(run.invoke(app, ["keys", "revoke", "0" * 12]).exception)
+
+
+@pytest.mark.requirement("B1")
+def test_a_person_whom_nobody_knows_is_told(settings_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.commands.people.located", Settings)
+    monkeypatch.setattr("infra.commands.people._answers", lambda address: True)
+    monkeypatch.setattr("infra.commands.lag.known_users", lambda settings, tenant: ["user:ann"])
+    for user, said in (("ghost", True), ("user:ghost", True), ("ann", False), ("user:ann", False)):
+        done = CliRunner().invoke(build(), ["keys", "create", "--user", user, "--tenant", "acme"])
+        assert done.exit_code == 0 and ("acme has no live record of user:ghost" in done.stderr) is said
+        assert "live record" not in done.stdout
 
 
 @pytest.mark.parametrize(

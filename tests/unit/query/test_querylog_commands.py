@@ -28,10 +28,12 @@ from schemas.api_why import (
     RuleReport,
     WhyResponse,
 )
+from schemas.keys import DocumentRef
 from schemas.querylog import LoggedHit
 
 SECRET = "0123456789abcdef0123456789abcdef"
 ANN = "a" * 32
+UID = "5b0a54c1-8f5d-5a53-9d0e-3a1b7f0c2d4e"
 
 
 def logged(number: int, **fields: Any) -> LoggedQuery:
@@ -89,10 +91,10 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return Service(monkeypatch)
 
 
-def run(*words: str) -> tuple[int, str]:
+def run(*words: str, columns: str = "200") -> tuple[int, str]:
     from infra.cli import build
 
-    found = CliRunner().invoke(build(), list(words), env={"COLUMNS": "200"})
+    found = CliRunner().invoke(build(), list(words), env={"COLUMNS": columns})
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
     return found.exit_code, found.stdout
@@ -111,7 +113,7 @@ def test_lists_and_exports_follow_pages_and_ask_as_evaluator(service: Service, m
     assert service.queries[1].query_id not in text
     assert len(json.loads(run("queries", "list", "--json")[1])) == 3
     service.queries = []
-    assert "No such query" in run("queries", "list")[1]
+    assert "No query that fits" in run("queries", "list")[1]
 
 
 @pytest.mark.requirement("C5")
@@ -128,13 +130,44 @@ def test_show_who_and_purge(service: Service) -> None:
     assert run("queries", "who", "b" * 32)[0] == 1
     with pytest.raises(InfraError, match="no reference"):
         run("queries", "who", "../purge")
-    with pytest.raises(InfraError, match="no id"):
-        run("queries", "show", "../who/x")
+    for wrong in ("../who/x", "0000000"):
+        with pytest.raises(InfraError, match="no id"):
+            run("queries", "show", wrong)
     run("queries", "purge", "--before", "2026-05-01T08:00+02:00")
     run("queries", "purge", "--before", "1d", "--user", "ann")
     everybody, person = service.asked[-2:]
     assert everybody[3:] == ({"before": 1_777_615_200_000_000}, ["operator"])
     assert person[3]["user"] == "ann" and person[4] == ["evaluator"]
+
+
+@pytest.mark.requirement("C5")
+@pytest.mark.parametrize("columns", ["80", "40", "200"])
+def test_ids_of_the_list_stay_whole_and_may_be_given_by_their_beginning(service: Service, columns: str) -> None:
+    ids = ["3a91f0c2-0000-4000-8000-000000000001", "3a91f0c2-0000-4000-8000-000000000002", "b" * 8 + "-" + "1" * 27]
+    service.queries = [logged(1).model_copy(update={"query_id": one, "text": "long words " * 9}) for one in ids]
+    service.queries[2] = service.queries[2].model_copy(update={"scope": ANN[:8] + "b" * 24})
+    text = run("queries", "list", columns=columns)[1]
+    assert all(one in text for one in ids)
+    assert all(ANN[:8] in line for line in text.splitlines() if any(one in line for one in ids))
+    run("queries", "show", "bbbbbbbb")
+    assert service.asked[-1][1] == f"/v1/queries/{ids[2]}"
+    with pytest.raises(InfraError, match="2 in the log begin with '3a91f0c2'"):
+        run("queries", "show", "3a91f0c2")
+    with pytest.raises(InfraError, match="No query among"):
+        run("queries", "show", "cccccccc")
+    with pytest.raises(InfraError, match="2 in the log begin"):
+        run("queries", "who", ANN[:8])
+    assert run("queries", "who", ANN[:8] + "a") == (0, "user:ann\n")
+    with pytest.raises(InfraError, match="No reference among"):
+        run("queries", "who", "c" * 8)
+
+
+@pytest.mark.requirement("C5")
+def test_a_narrow_screen_cuts_no_id() -> None:
+    made = queries.listed([logged(1)])
+    out = io.StringIO()
+    Console(file=out, width=80, force_terminal=True).print(made)
+    assert logged(1).query_id in out.getvalue() and ANN[:8] in out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -189,13 +222,39 @@ def test_why_reads_for_people_and_asks_as_operator(service: Service) -> None:
         "user:ann may not read it", "wiki:a [draft], generation g2 (not active)", "not satisfied [x]",
         "clause 1: satisfied by nothing that the person has; it asks for one of: group:wiki/board",
         "user:ann > group:wiki/eng until 1970", "missing: group:wiki/lost", "ended: user:ann > group:wiki/ops",
-        "not all known", "pending: access has not settled version 5", "older principals", "not in effect",
+        "not all known", "pending: access has not settled version 5", "not in effect",
         "logged as q1",
     ):  # fmt: skip
         assert said in text, said
-    assert json.loads(run("why", "ann", "u", "--json")[1])["refusal"] == "rule"
+    assert "older principals" not in text  # what the rule does not admit, no search is to meet
+    assert service.why.rule is not None
+    service.why = explained(allowed=True, rule=service.why.rule.model_copy(update={"admits": True}))
+    assert "carry older principals" in run("why", "ann", UID)[1]
+    assert json.loads(run("why", "ann", UID, "--json")[1])["refusal"] == "rule"
     with pytest.raises(InfraError, match="No such document"):
         run("why", "ann", "a", "--source", "wi/ki")
+
+
+@pytest.mark.requirement("C5")
+def test_why_takes_a_document_by_its_id(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    service.why = explained()
+    twice = [DocumentRef(tenant="acme", source=source, id="both.md") for source in ("wiki", "git")]
+    one = DocumentRef(tenant="acme", source="wiki", kind="page", id="engineering/deploy-process.md")
+    other = DocumentRef(tenant="other", source="wiki", id="theirs.md")
+    keys = [d.state_key() for d in (*twice, one, other)] + ['["acme","wiki","cursor","x"]', "{", None]
+    monkeypatch.setattr(why, "_keys", lambda: iter(keys))
+    for given in (one.id, f"wiki:{one.id}"):
+        run("why", "ann", given)
+        assert service.asked[-1][2]["document"] == one.uid
+    run("why", "ann", "git:both.md")
+    assert service.asked[-1][2]["document"] == twice[1].uid
+    with pytest.raises(InfraError, match="Several documents of acme") as several:
+        run("why", "ann", "both.md")
+    assert "--source git --kind page, --source wiki --kind page" in several.value.remedy
+    for absent in ("theirs.md", "https://wiki.test/both.md"):
+        with pytest.raises(InfraError, match="no uid, and no document of acme") as none:
+            run("why", "ann", absent)
+        assert "headwater search" in none.value.remedy and "trace" not in none.value.remedy
 
 
 def test_a_short_screen_shows_the_same() -> None:
