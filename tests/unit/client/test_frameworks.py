@@ -18,9 +18,9 @@ from llama_index.core.schema import MetadataMode, QueryBundle
 from query_service.client import AsyncHeadwaterClient, HeadwaterClient, Unauthorized
 from query_service.client.langchain import HeadwaterRetriever as LangChainRetriever
 from query_service.client.llamaindex import HeadwaterRetriever as LlamaRetriever
-from query_service.client.passages import NOTE, Passages
+from query_service.client.passages import NOTE, Passages, effect_of
 from query_service.client.tools import SearchArguments, arun_tool_call, run_tool_call, search_tool
-from schemas.api import Problem, SearchFilters
+from schemas.api import Problem, SearchFilters, SearchResponse
 from schemas.api_examples import SEARCH_RESPONSE
 from tests.unit.client.both import BASE, Through
 from tests.unit.query.world import Running, World, anyone, chunk_id, ref
@@ -178,6 +178,43 @@ def test_the_models_narrowing_stays_within_the_applications(scripted: Any) -> No
     ]
     refused = json.loads(run_tool_call(sync, call({"query": "x", "sources": ["hr"]}), filters=fixed))
     assert "wiki, desk" in refused["error"] and len(seen) == 2
+
+
+@pytest.mark.requirement("E3", "B1")
+def test_a_model_may_choose_the_date_unless_the_application_has(scripted: Any) -> None:
+    sync, _, seen = scripted
+    fixed = SearchFilters(as_of=1_767_225_600_000_000)
+    asked = {"query": "x", "as_of": "2026-01-01T01:00:00+01:00"}
+    for filters in (None, fixed):
+        run_tool_call(sync, call(asked), filters=filters)
+    run_tool_call(sync, call({"query": "x"}), filters=fixed)
+    assert [s["filters"] for s in seen] == [{"as_of": 1_767_225_600_000_000}] * 3
+    refused = json.loads(run_tool_call(sync, call({"query": "x", "as_of": "2020-01-01"}), filters=fixed))
+    assert refused == {"error": "as_of: is 2026-01-01T00:00:00Z here; leave it out"} and len(seen) == 3
+
+
+@pytest.mark.requirement("E3", "A3")
+@pytest.mark.parametrize(
+    ("begins", "ends", "said"),
+    [
+        (None, 90, "no longer in effect since 1970-01-01T00:01:30Z"),
+        (10, 90, "no longer in effect since 1970-01-01T00:01:30Z"),
+        (110, 120, "not in effect before 1970-01-01T00:01:50Z"),
+        (110, None, "not in effect before 1970-01-01T00:01:50Z"),
+    ],
+)
+@pytest.mark.parametrize("times", [{"updated_at": 40_000_000, "version": 99_000_000}, {"version": 40_000_000}])
+def test_a_passage_says_that_it_is_not_in_effect(
+    begins: int | None, ends: int | None, said: str, times: dict[str, int]
+) -> None:
+    interval = {
+        "effective_from": None if begins is None else begins * 1_000_000,
+        "effective_until": None if ends is None else ends * 1_000_000,
+    }
+    hit = SearchResponse.model_validate(SEARCH_RESPONSE).hits[0]
+    hit = hit.model_copy(update={"updated_at": None, "age_s": 60.0, **times, **interval})  # it is 00:01:40
+    assert effect_of(hit) is None
+    assert effect_of(hit.model_copy(update={"in_effect": False})) == said
 
 
 @pytest.mark.requirement("E3")

@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from pipeline.errors import StoreUnavailable
-from query_service.client.passages import NOTE, Passages
+from query_service.client.passages import NOTE, Passages, iso
 from query_service.mcp.models import MAX_CHARS, DocumentText
 from schemas.access import AccessRule
 from tests.unit.mcp.talk import MODES, application, talking
@@ -141,6 +141,29 @@ async def test_other_hosts_pages_and_methods_are_refused(world: World) -> None:
         reply = await posted(run, ann)
         assert reply.headers["cache-control"] == "no-store" and "mcp-session-id" not in reply.headers
         assert 'route="/mcp"' in run.world.metrics.render().decode()
+
+
+@pytest.mark.requirement("E3", "B1")
+async def test_results_say_what_is_no_longer_in_effect_and_a_date_narrows_them(world: World) -> None:
+    now, day = world.clock.now(), 86_400_000_000
+    world.principal("user:ann")
+    world.document("old", "the plan of the pump", effective_from=now - 9 * day, effective_until=now - day)
+    world.document("new", "the plan of the pump, second edition", effective_from=now - day)
+    ended = f"no longer in effect since {iso(now - day)}"
+    async with world.running() as run, talking(application(run), run.headers()) as client:
+        result = await client.call_tool("search", {"query": "plan"})
+        found = {p["title"]: p for p in data(result)["passages"]}
+        assert {t: (p["in_effect"], p["effect"]) for t, p in found.items()} == {
+            "old": (False, ended),
+            "new": (True, None),
+        }
+        assert ended in text_of(result)
+        assert (found["old"]["effective_from"], found["old"]["effective_until"]) == (iso(now - 9 * day), iso(now - day))
+        for moment, titles in ((now, {"new"}), (now - 2 * day, {"old"})):
+            narrowed = data(await client.call_tool("search", {"query": "plan", "as_of": iso(moment)}))["passages"]
+            assert {p["title"] for p in narrowed} == titles and all(p["in_effect"] for p in narrowed)
+        document = data(await client.call_tool("fetch_document", {"document_uid": ref("old").uid}))
+        assert (document["in_effect"], document["effect"]) == (False, ended)
 
 
 @pytest.mark.requirement("E3")
