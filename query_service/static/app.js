@@ -67,9 +67,43 @@ function say(text, problem = false) {
   status.classList.toggle("problem", problem);
 }
 
+// Marks of Markdown that tell a reader nothing: where they stand, as [start, end) of an array of characters. The text
+// keeps its length, so that the offsets of the reply stay true; what stands in code is left as it is.
+function marks(letters) {
+  const text = letters.map((c) => (c.length > 1 ? "\ufffd" : c)).join(""); // one unit each
+  const found = [], code = [];
+  for (const m of text.matchAll(/^(```+|~~~+)([^\n]*\n)([\s\S]*?)(^\1[^\n]*|(?![\s\S]))/gm)) {
+    const body = m.index + m[1].length + m[2].length;
+    found.push([m.index, body], [body + m[3].length, m.index + m[0].length]);
+    code.push([m.index, m.index + m[0].length]);
+  }
+  const inCode = (at) => code.some(([start, end]) => at >= start && at < end);
+  // The first and the third group of each are marks.
+  const drop = (pattern, seen) => {
+    for (const m of text.matchAll(pattern)) {
+      if (inCode(m.index)) continue;
+      const end = m.index + m[0].length;
+      found.push([m.index, m.index + m[1].length]);
+      if (m[3]) found.push([end - m[3].length, end]);
+      if (seen) seen.push([m.index, end]);
+    }
+  };
+  drop(/(`)([^`\n]+)(`)/g, code);
+  drop(/^(#{1,6} +)/gm);
+  drop(/(\*\*)(?=[^\s*])([^*\n]+)(\*\*)/g);
+  drop(/(!?\[)([^\]\n]+)(\]\([^)\s]*\))/g);
+  return found;
+}
+
+function plainly(letters, type) {
+  const kept = [...letters];
+  if (type === "text/markdown") for (const [start, end] of marks(letters)) kept.fill("", start, end);
+  return kept;
+}
+
 // The words that scored, by the offsets of the reply: they count code points, as an array of characters does.
-function marked(snippet) {
-  const letters = Array.from(snippet.text);
+function marked(snippet, type) {
+  const letters = plainly(Array.from(snippet.text), type);
   const pieces = [];
   let at = 0;
   for (const [start, end] of snippet.highlights) {
@@ -102,17 +136,18 @@ function hit(h) {
     element("li", {}, `part ${h.chunk_index + 1} of ${h.chunk_total}`),
     h.page ? element("li", {}, `page ${h.page}`) : null,
     h.summary ? element("li", { class: "strong" }, "summary") : null,
-    element("li", { title: "index tier" }, h.tier),
-    ranks ? element("li", {}, ranks) : null,
+    h.in_effect === false ? element("li", { class: "doubted" }, "not in effect") : null,
     link ? element("li", {}, element("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, "at its source")) : null,
   );
+  const more = element("details", { class: "also" }, element("summary", {}, "how it was found"),
+    element("p", {}, [ranks, `index tier ${h.tier}`].filter(Boolean).join("; ")));
   return element("li", { class: "hit" },
     element("h3", {}, element("button", { type: "button", onclick: () => openDocument(h.document_uid) }, h.title || h.document_id)),
     element("p", { class: "path" }, [h.path, ...h.heading_path].filter(Boolean).join(" › ")),
-    element("p", { class: "text" }, ...(h.snippet ? marked(h.snippet) : [h.text])),
+    element("p", { class: "text" }, ...(h.snippet ? marked(h.snippet, h.content_type) : [plainly(Array.from(h.text), h.content_type).join("")])),
     h.also.length ? also(h.also) : null,
     ...h.warnings.map((w) => element("p", { class: "doubt" }, w)),
-    facts);
+    facts, more);
 }
 
 function also(others) {
@@ -223,10 +258,11 @@ async function openDocument(uid) {
     byId("document-title").textContent = d.title || d.document_id;
     byId("document-body").replaceChildren(
       element("ul", { class: "facts" }, element("li", { class: "strong" }, d.source), element("li", {}, d.content_type),
-        element("li", {}, `${age(d.age_s)} old`)),
+        element("li", {}, `${age(d.age_s)} old`),
+        d.in_effect === false ? element("li", { class: "doubted" }, "not in effect") : null),
       ...d.sections.flatMap((s) => [
         s.heading_path.length ? element("h3", {}, s.heading_path.join(" › ")) : null,
-        element("p", { class: "text" }, s.text),
+        element("p", { class: "text" }, plainly(Array.from(s.text), d.content_type).join("")),
       ].filter(Boolean)),
       d.next_offset === null ? "" : element("p", { class: "note" }, `${d.sections.length} of ${d.sections_total} sections.`));
     byId("document").showModal();
