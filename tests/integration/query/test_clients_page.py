@@ -63,8 +63,9 @@ async def test_every_block_does_what_the_page_says(tmp_path: Path, monkeypatch: 
     token = world.token()
     known = set(re.findall(r"^```(\w+)$", PAGE, re.MULTILINE))
     assert known == {"bash", "python", "json"}, "another kind of block needs another way to run it"
-    setup, curl = blocks("bash")
-    assert re.fullmatch(r"export HEADWATER_TOKEN=\$\(headwater token --user ann --tenant acme\)\n", setup)
+    setup, *curls = blocks("bash")
+    assert re.match(r"export HEADWATER_URL=http://\S+ .*\n", setup)
+    assert re.fullmatch(r".*\nexport HEADWATER_TOKEN=\$\(headwater token --user ann --tenant acme\)\n", setup)
     scripts = blocks("python")
     expected = (
         TEXT, "The probe measures pressure.\n" + TEXT, "hits", "True", "k Input should be", "Resetting the probe", TEXT,
@@ -78,7 +79,7 @@ async def test_every_block_does_what_the_page_says(tmp_path: Path, monkeypatch: 
         }  # fmt: skip
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        if shutil.which("curl"):
+        for curl in curls if shutil.which("curl") else ():
             reply = json.loads(await ran(["bash", "-euc", curl]))
             assert TEXT in {hit["text"] for hit in reply["hits"]}
         for script, words in zip(scripts, expected, strict=True):
