@@ -38,6 +38,7 @@ def test_every_operation_is_described(document: dict[str, Any]) -> None:
     tags = {t["name"] for t in TAGS}
     for key, operation in found.items():
         assert operation["operationId"] == OPERATIONS[key].id
+        assert operation.get("deprecated", False) is (operation["operationId"] == "getTraceOld")
         assert operation["summary"] and operation["description"], key
         assert len(operation["tags"]) == 1 and operation["tags"][0] in tags
         assert not re.search(r"[А-я]|TODO", operation["description"])
