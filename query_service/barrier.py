@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from pipeline.bus.interface import Slot
 from pipeline.errors import HeadwaterError
 from query_service.freshness import Changes
-from query_service.tail import AccessTail, LogTail, Start, TailFactory
+from query_service.tail import AccessTail, LogTail, Start, TailFactory, close
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.barrier")
@@ -93,10 +93,7 @@ class Barrier:
     def _forget(self) -> None:
         asked, self._asked = self._asked, None
         if asked is not None:
-            try:
-                asked.close()
-            except Exception:
-                log.warning("the connection that asks for the log's end did not close in order")
+            close(asked, "the connection that asks for the log's end")
 
     def close(self) -> None:
         """Disconnect; waits at most CLOSE_S for a broker that does not answer. Blocks: not for the event loop."""

@@ -16,7 +16,7 @@ from pipeline.observe import Metrics
 from query_service import lag
 from query_service.files import damaged
 from query_service.receipts import Applied, Pending, ReceiptStore
-from query_service.tail import LogTail, Start, TailFactory
+from query_service.tail import LogTail, Start, TailFactory, close, shorter
 from schemas.api import FreshnessResponse, SourceFreshness
 from schemas.receipts import Receipt
 from schemas.topics import Topic
@@ -137,7 +137,7 @@ class Freshness:
                     store = self._open_store()
                     self._store = store
                 tail = self._open_tail(TOPICS, Start(offsets=store.positions()))
-                if self._another_log(tail, store):
+                if shorter(tail, store.positions()):
                     log.warning("the log is shorter than the receipt store remembers: it is built again")
                     store.reset()
                     continue
@@ -154,7 +154,7 @@ class Freshness:
                 log.exception("the receipts tail failed; it starts again from its recorded positions")
             finally:
                 if tail is not None:
-                    tail.close()
+                    close(tail, "the receipts tail")
             self._stop.wait(PAUSE_S)
         if store is not None:
             store.close()
@@ -163,12 +163,6 @@ class Freshness:
         """Nothing is known until the log has filled another file."""
         self._store, self._computed_for = None, None
         self._pending, self._polled, self._complete, self._counts = {}, {}, (None, {}), {}
-
-    @staticmethod
-    def _another_log(tail: LogTail, store: ReceiptStore) -> bool:
-        """Whether a remembered position lies beyond the log's end: then the log was made anew."""
-        now = {(t, p): o for (t, p), o in tail.positions().items()}
-        return any(now.get(slot, offset) < offset for slot, offset in store.positions().items())
 
     def _follow(self, tail: LogTail, store: ReceiptStore) -> None:
         self._computed_for = None

@@ -155,11 +155,11 @@ class AccessTail:
             except Exception:
                 log.exception("the access tail failed; it starts again from where it stood")
             if tail is not None:
-                _close(tail)
+                close(tail, "the access tail")
                 tail = None
             self._stop.wait(PAUSE_S)
         if tail is not None:
-            _close(tail)
+            close(tail, "the access tail")
 
     def _alarm(self, record: Record) -> None:
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
@@ -197,8 +197,15 @@ class AccessTail:
                 pruned = now
 
 
-def _close(tail: LogTail) -> None:
+def close(tail: LogTail, what: str) -> None:
+    """Disconnect; a connection that does not end in order is logged as ``what`` and left alone."""
     try:
         tail.close()
     except Exception:
-        log.warning("the access tail did not close in order")
+        log.warning("%s did not close in order", what)
+
+
+def shorter(tail: LogTail, remembered: Mapping[tuple[str, int], int]) -> bool:
+    """Whether a remembered position lies beyond the log's end: then the log was made anew. For a tail just opened."""
+    now = {(t, p): o for (t, p), o in tail.positions().items()}
+    return any(now.get(slot, offset) < offset for slot, offset in remembered.items())

@@ -11,11 +11,10 @@ import typer
 from rich.console import Console
 
 from infra.asking import QueryApi
+from infra.commands.opened import uid_of
 from infra.commands.output import JsonFlag, console, emit_json, table
-from infra.errors import InfraError
 from pipeline import settings as config
 from schemas.deletion import DeletionPlace, DeletionResponse, Standing
-from schemas.keys import DocumentRef
 
 SAID: dict[Standing, str] = {
     "clean": "[green]clean[/]: nothing is left anywhere",
@@ -40,12 +39,7 @@ def deletion(
     """Prove a deletion: look for the document in every place, now. Ends with status 1 where something is left."""
     uid = document
     if source is not None:
-        try:
-            uid = DocumentRef(tenant=tenant, source=source, kind=kind, id=document).uid
-        except ValueError as error:
-            raise InfraError(
-                f"No such document can exist: {error}.", "Correct --tenant, --source or the id."
-            ) from error
+        uid = uid_of(tenant, source, kind, document)
     with QueryApi(config.load()) as api:
         found = api.deletion(tenant, uid, thorough=thorough)
     if json:

@@ -11,6 +11,7 @@ from infra.errors import InfraError
 from infra.launcher import Services
 from pipeline import settings as config
 from pipeline.settings import Settings
+from schemas.keys import DocumentRef
 
 if TYPE_CHECKING:
     from pipeline.ports import IndexStore
@@ -20,6 +21,14 @@ def located() -> Settings:
     """Settings that point at the services, wherever the launcher put them."""
     settings = config.load()
     return Services.of(settings).endpoints().apply(settings)
+
+
+def uid_of(tenant: str, source: str, kind: str, document: str) -> str:
+    """The uid of a document that a command names by its source and id. Raises InfraError."""
+    try:
+        return DocumentRef(tenant=tenant, source=source, kind=kind, id=document).uid
+    except ValueError as error:
+        raise InfraError(f"No such document can exist: {error}.", "Correct --tenant, --source or the id.") from error
 
 
 def requester() -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from infra.asking import QueryApi
 from infra.commands.deletion import moment
-from infra.commands.opened import located, requester
+from infra.commands.opened import located, requester, uid_of
 from infra.commands.output import JsonFlag, console, emit_json
 from infra.errors import InfraError
 from pipeline import settings as config
@@ -55,12 +55,7 @@ def why(
     """Why a person sees a document or does not, clause by clause. It is logged that this was asked."""
     uid = document
     if source is not None:
-        try:
-            uid = DocumentRef(tenant=tenant, source=source, kind=kind, id=document).uid
-        except ValueError as error:
-            raise InfraError(
-                f"No such document can exist: {error}.", "Correct --tenant, --source or the id."
-            ) from error
+        uid = uid_of(tenant, source, kind, document)
     elif not _UID.fullmatch(document):
         uid = named_so(tenant, document, _keys())
     with WhyApi(config.load()) as api:

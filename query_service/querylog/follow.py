@@ -13,7 +13,7 @@ from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
 from query_service.files import damaged
 from query_service.querylog.view import QueryView
-from query_service.tail import LogTail, Start, TailFactory
+from query_service.tail import LogTail, Start, TailFactory, close, shorter
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.log")
@@ -63,8 +63,7 @@ class Follower:
                         self._stop.wait(REOPEN_S)
                         continue
                 tail = self._open_tail(TOPICS, Start(offsets=view.positions()))
-                ends = {(t, p): o for (t, p), o in tail.positions().items()}
-                if any(ends.get(slot, offset) < offset for slot, offset in view.positions().items()):
+                if shorter(tail, view.positions()):
                     log.warning("the log is shorter than the view of queries remembers: it is built again")
                     view.reset()
                     continue
@@ -81,7 +80,7 @@ class Follower:
                 log.exception("the tail of queries failed; it starts again from its recorded positions")
             finally:
                 if tail is not None:
-                    _close(tail)
+                    close(tail, "the tail of queries")
             self._stop.wait(PAUSE_S)
         if view is not None:
             view.close()
@@ -110,10 +109,3 @@ class Follower:
             if time.monotonic() - pruned >= PRUNE_S:
                 view.prune(self._clock.now())
                 pruned = time.monotonic()
-
-
-def _close(tail: LogTail) -> None:
-    try:
-        tail.close()
-    except Exception:
-        log.warning("the tail of queries did not close in order")
