@@ -22,6 +22,8 @@ from pydantic_settings import (
 from pipeline.errors import ConfigError
 from pipeline.settings_auth import AuthSettings as AuthSettings
 from pipeline.settings_query import (
+    AnswerSettings,
+    CacheSettings,
     ExpansionSettings,
     GeneratorSettings,
     InferenceSettings,
@@ -29,6 +31,7 @@ from pipeline.settings_query import (
     QueryLogSettings,
     RankingSettings,
     RerankSettings,
+    SupportSettings,
 )
 from pipeline.settings_sources import Part, Person, SourceSettings, UserPath
 from schemas.keys import SourceName, TenantName
@@ -266,6 +269,9 @@ class Settings(BaseSettings):
     inference: InferenceSettings = InferenceSettings()
     generator: GeneratorSettings = GeneratorSettings()
     expansion: ExpansionSettings = ExpansionSettings()
+    answer: AnswerSettings = AnswerSettings()
+    support: SupportSettings = SupportSettings()
+    cache: CacheSettings = CacheSettings()
     ranking: dict[str, RankingSettings] = Field(default_factory=dict, description="By tenant; '*' for all others.")
     limits: LimitSettings = LimitSettings()
     querylog: QueryLogSettings = QueryLogSettings()

@@ -67,6 +67,39 @@ class ExpansionSettings(Part):
     budget_s: float = Field(default=10.0, gt=0, description="Its own time besides the search deadline.")
 
 
+class AnswerSettings(Part):
+    """Answers: what they rest on, and when none is given."""
+
+    context: int = Field(default=5, ge=1, le=50, description="Passages to answer from.")
+    token_budget: int = Field(default=3000, ge=64, description="Of them, in tokens of the encoder.")
+    history_tokens: int = Field(default=1000, ge=0, description="Room for earlier messages of a conversation.")
+    max_tokens: int = Field(default=512, ge=16, description="Of one answer.")
+    deadline_s: float = Field(default=60.0, gt=0, description="Of one answer, its search included.")
+    sentences: int = Field(default=5, ge=1, le=50, description="Of an answer that is taken from the sources.")
+    unsupported: Literal["withhold", "qualify", "refuse"] = "withhold"
+
+
+class SupportSettings(Part):
+    """The check of each sentence of an answer against the passages that it rests on."""
+
+    backend: Literal["measures", "nli", "generator"] = Field(
+        default="measures", description="What decides: calibrated measures, an NLI model, or the generator."
+    )
+    threshold: float = Field(default=0.5, ge=0, le=1, description="Smallest probability that is released.")
+    weights: UserPath | None = Field(default=None, description="Folder of an NLI cross-encoder.")
+
+
+class CacheSettings(Part):
+    """Answers and retrieval results that are kept. Every one is checked against permissions and versions when used."""
+
+    answers: int = Field(default=1000, ge=0, description="Kept at most; 0 keeps none.")
+    searches: int = Field(default=1000, ge=0, description="Results of searches kept at most; 0 keeps none.")
+    bytes: int = Field(default=64_000_000, ge=0, description="Of all of them together.")
+    ttl_s: float = Field(default=60.0, gt=0, le=60, description="For so long at most.")
+    semantic: bool = Field(default=True, description="A question that means the same may get the same answer.")
+    semantic_threshold: float = Field(default=0.95, ge=0, le=1, description="Cosine from which it may.")
+
+
 class RankingSettings(Part):
     """Of one tenant."""
 
