@@ -58,7 +58,7 @@ class Verdict:
     """What the checker says of a draft.
 
     ``cited`` are the sources that really support it: those it cited, or better ones. ``quotes`` gives for each of them
-    the verbatim words of ``Source.text``. ``score`` is a calibrated probability. ``doubtful``: not supported enough, yet
+    verbatim words of ``Source.text``. ``score`` is a calibrated probability. ``doubtful``: not supported enough, yet
     nothing speaks against it, so it may be shown as unsure.
     """
 
