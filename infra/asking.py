@@ -13,10 +13,12 @@ from infra.errors import InfraError
 from pipeline.settings import Settings
 from pipeline.tokens import OPERATOR
 from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
+from schemas.api_answer import AnswerRequest, AnswerResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
 from schemas.deletion import DeletionResponse
 
 TOKEN_S = 3600.0
+ANSWER_S = 300.0  # a small model on few cores writes a few words a second
 PROOF_S = 600.0  # a proof reads a partition of the log, and with ``thorough`` a whole tenant
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -52,12 +54,13 @@ class QueryApi:
         sort: Sort = "relevance",
         evidence: EvidenceMode = "none",
         cursor: str | None = None,
+        token_budget: int | None = None,
     ) -> SearchResponse:
         """``POST /v1/search``."""
         try:
             request = SearchRequest(
                 query=query, k=k, mode=mode, filters=filters or SearchFilters(), expand=expand, rerank=rerank,
-                sort=sort, evidence=evidence, cursor=cursor,
+                sort=sort, evidence=evidence, cursor=cursor, token_budget=token_budget,
             )  # fmt: skip
         except ValidationError as error:
             first = error.errors()[0]
@@ -65,6 +68,11 @@ class QueryApi:
             raise InfraError(f"{field}: {first['msg']}.", "Correct it and ask again.") from error
         body = request.model_dump(mode="json", exclude_defaults=True)
         return self._ask(SearchResponse, "POST", "/v1/search", user, tenant, json=body)
+
+    def answer(self, user: str, tenant: str, request: AnswerRequest) -> AnswerResponse:
+        """``POST /v1/answer``, in one piece."""
+        body = request.model_dump(mode="json", exclude_defaults=True)
+        return self._ask(AnswerResponse, "POST", "/v1/answer", user, tenant, json=body, timeout=ANSWER_S)
 
     def freshness(self, user: str, tenant: str, window_s: int) -> FreshnessResponse:
         """``GET /v1/freshness``."""
