@@ -123,7 +123,10 @@ class LimitSettings(Part):
     body_s: float = Field(default=10.0, gt=0, description="A request's body must arrive within it.")
     idempotent_replies: int = Field(default=10_000, ge=1, description="Replies kept for Idempotency-Key.")
     idempotent_h: float = Field(default=24.0, gt=0, le=168, description="For so long.")
-    daily_cost: float = Field(default=0.0, ge=0, description="Of generators, by tenant and day.")
+    daily_cost: float = Field(default=0.0, ge=0, description="Of generators, by tenant and day (UTC).")
+    daily_tokens: int = Field(default=0, ge=0, description="Read and written by generators, by tenant and day (UTC).")
+    request_cost: float = Field(default=0.0, ge=0, description="Of generators, for one request.")
+    request_tokens: int = Field(default=0, ge=0, description="Read and written by generators for one request.")
 
 
 class QueryLogSettings(Part):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 
 from pipeline.clock import Clock
 from pipeline.ports import IndexReader
@@ -12,6 +13,7 @@ from query_service.admit import admit_document
 from query_service.closure import Closures
 from query_service.flights import Flights
 from query_service.freshness import Freshness
+from query_service.gate import Version, version_of
 from query_service.overlay import Overlay
 from query_service.scope import Narrowing, Scope, narrow
 from query_service.state import ServiceState
@@ -110,6 +112,30 @@ class Documents:
         if record is None or admit_document(manifest, record, closure, narrowing, self._clock.now()) is not None:
             raise NotFound
         return record
+
+    async def standing(
+        self, scope: Scope, versions: Iterable[Version], generation: str | None, filters: SearchFilters
+    ) -> set[Version]:
+        """Those that the caller may read now within the filters, and that are still the newest of their documents.
+
+        Raises StoreUnavailable.
+        """
+        wanted = set(versions)
+        if not wanted or generation is None:
+            return set()
+        narrowing = narrow(scope, filters, self._clock.now())
+        uids = sorted({uid for uid, _ in wanted})
+        manifests, records = await asyncio.gather(
+            self._reader.manifests(generation, scope.tenant, uids), self._reader.access(scope.tenant, uids)
+        )
+        closure = await self._closures.confirmed(scope)
+        now = self._clock.now()
+        found: set[Version] = set()
+        for uid, manifest in manifests.items():
+            record = self._overlay.access(uid, records.get(uid))
+            if manifest.document.uid == uid and admit_document(manifest, record, closure, narrowing, now) is None:
+                found.add(version_of(manifest))
+        return wanted & found
 
     async def trace(self, scope: Scope, uid: str) -> TraceResponse:
         """Recorded steps of a document that the caller may read; of a deleted one for operators. Raises as

@@ -25,6 +25,8 @@ from query_service.scope import KeysUnavailable, Unauthorized
 log = logging.getLogger("headwater.query.http")
 
 MAX_BODY = 64 * 1024
+LONG_BODY = 1024 * 1024  # of what carries a conversation
+LONG = frozenset({"/v1/answer", "/v1/chat/completions"})
 CLIENT_LEFT = 499
 OPEN = frozenset({"/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs"})
 OPEN_FOLDERS = ("/static/",)
@@ -147,7 +149,8 @@ def _with_allowance(send: Send, allowance: Allowance | None) -> Send:
 
 
 class Attended:
-    """Reads the body: at most MAX_BODY bytes within ``body_s`` seconds. Ends work nobody waits for."""
+    """Reads the body: MAX_BODY bytes at most (LONG_BODY for a conversation) within ``body_s`` seconds. Ends work that
+    nobody waits for."""
 
     def __init__(self, app: ASGIApp, body_s: float) -> None:
         self._app, self._body_s = app, body_s
@@ -157,13 +160,14 @@ class Attended:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        most = LONG_BODY if scope["path"] in LONG else MAX_BODY
         try:
-            if _declared(scope) > MAX_BODY:
+            if _declared(scope) > most:
                 raise _TooLarge
             async with asyncio.timeout(self._body_s):
-                body = await _body(receive)
+                body = await _body(receive, most)
         except _TooLarge:
-            await problems.too_large(MAX_BODY)(scope, receive, send)
+            await problems.too_large(most)(scope, receive, send)
         except TimeoutError:
             await problems.too_slow()(scope, receive, send)
         else:
@@ -176,7 +180,7 @@ def _declared(scope: Scope) -> int:
     return int(length) if length.isascii() and length.isdigit() and len(length) < 19 else 0
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(receive: Receive, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:
@@ -185,7 +189,7 @@ async def _body(receive: Receive) -> bytes:
             raise ClientLeft
         part = message.get("body", b"")
         size += len(part)
-        if size > MAX_BODY:
+        if size > most:
             raise _TooLarge
         parts.append(part)
         if not message.get("more_body", False):

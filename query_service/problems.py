@@ -16,7 +16,9 @@ from starlette.exceptions import HTTPException
 
 from pipeline.errors import EncoderUnavailable, Retry
 from pipeline.operate.deletion import NotDeleted
+from query_service.answer.spending import BudgetExhausted
 from query_service.documents import NotFound
+from query_service.generate.interface import GeneratorUnavailable
 from query_service.limits import Limited
 from query_service.scope import FieldError, KeysUnavailable, Unauthorized
 from query_service.service import DeadlineExceeded
@@ -156,6 +158,43 @@ def _fields(error: RequestValidationError, media_type: str) -> list[FieldProblem
     return found
 
 
+_KNOWN = (
+    FieldError, Unauthorized, KeysUnavailable, NotFound, NotDeleted, NotReady, DeadlineExceeded, BudgetExhausted, Retry,
+)  # fmt: skip
+
+
+def of(error: BaseException) -> Response | None:
+    """What a caller is told of an error that can be expected; None for any other."""
+    if isinstance(error, FieldError):
+        errors = [FieldProblem(field=error.field, problem=error.problem)]
+        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=errors)
+    if isinstance(error, Unauthorized):
+        return unauthorized(error)
+    if isinstance(error, KeysUnavailable):
+        return unavailable(f"{error.reason[:1].upper()}{error.reason[1:]}; try again shortly.")
+    if isinstance(error, NotFound):
+        return not_found()
+    if isinstance(error, NotDeleted):
+        return problem(409, "Not deleted", f"There is no deletion to prove: {error.reason}.")
+    if isinstance(error, NotReady):
+        return unavailable("The service is not ready: " + "; ".join(error.reasons) + ".")
+    if isinstance(error, DeadlineExceeded):
+        return unavailable("The search did not end within its deadline; try again or narrow it.")
+    if isinstance(error, BudgetExhausted):
+        detail = f"Nothing was generated: {error}. Ask for style 'extractive', or have the limit raised."
+        return problem(429, "Budget used up", detail)
+    if isinstance(error, Retry):
+        log.warning("unavailable", extra={"fields": {"error": type(error).__name__, "reason": str(error)[:300]}})
+        return unavailable(f"The {_part(error)} does not answer at the moment; try again shortly.")
+    return None
+
+
+def _part(error: Retry) -> str:
+    if isinstance(error, GeneratorUnavailable):
+        return "generator"
+    return "encoder" if isinstance(error, EncoderUnavailable) else "index"
+
+
 def install(app: FastAPI) -> None:
     """Register the handlers."""
 
@@ -164,40 +203,11 @@ def install(app: FastAPI) -> None:
         errors = _fields(error, request.headers.get("content-type", ""))
         return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=errors)
 
-    @app.exception_handler(FieldError)
-    async def _field(request: Request, error: FieldError) -> Response:
-        errors = [FieldProblem(field=error.field, problem=error.problem)]
-        return problem(422, "Invalid request", "Correct the named fields and send it again.", errors=errors)
+    async def _known(request: Request, error: Exception) -> Response:
+        return of(error) or internal()
 
-    @app.exception_handler(Unauthorized)
-    async def _unauthorized(request: Request, error: Unauthorized) -> Response:
-        return unauthorized(error)
-
-    @app.exception_handler(KeysUnavailable)
-    async def _keys(request: Request, error: KeysUnavailable) -> Response:
-        return unavailable(f"{error.reason[:1].upper()}{error.reason[1:]}; try again shortly.")
-
-    @app.exception_handler(NotFound)
-    async def _not_found(request: Request, error: NotFound) -> Response:
-        return not_found()
-
-    @app.exception_handler(NotDeleted)
-    async def _not_deleted(request: Request, error: NotDeleted) -> Response:
-        return problem(409, "Not deleted", f"There is no deletion to prove: {error.reason}.")
-
-    @app.exception_handler(NotReady)
-    async def _not_ready(request: Request, error: NotReady) -> Response:
-        return unavailable("The service is not ready: " + "; ".join(error.reasons) + ".")
-
-    @app.exception_handler(DeadlineExceeded)
-    async def _late(request: Request, error: DeadlineExceeded) -> Response:
-        return unavailable("The search did not end within its deadline; try again or narrow it.")
-
-    @app.exception_handler(Retry)
-    async def _retry(request: Request, error: Retry) -> Response:
-        log.warning("unavailable", extra={"fields": {"error": type(error).__name__, "reason": str(error)[:300]}})
-        what = "encoder" if isinstance(error, EncoderUnavailable) else "index"
-        return unavailable(f"The {what} does not answer at the moment; try again shortly.")
+    for kind in _KNOWN:
+        app.add_exception_handler(kind, _known)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

@@ -110,6 +110,14 @@ class QueryService(Documents):
                 await self._state.current()  # permissions must be known well enough after the wait as well
             return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
 
+    async def searchable(self, scope: Scope, request: SearchRequest) -> None:
+        """Whether a search can begin, without beginning it. Raises FieldError or NotReady."""
+        narrow(scope, request.filters, self._clock.now())
+        self._extras.check(request)
+        if request.after is not None:
+            read_token(request.after, scope.tenant)
+        await self._state.current()
+
     async def shadow(
         self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation
     ) -> SearchResponse:

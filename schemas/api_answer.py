@@ -180,6 +180,7 @@ class AnswerResponse(ClosedModel):
     fallback: str | None = Field(
         default=None, description="Why sentences were taken from the sources although a generator was wanted."
     )
+    incomplete: bool = Field(default=False, description="The generator stopped in the middle.")
     usage: AnswerUsage = AnswerUsage()
     cached: Cached = "none"
     suggestion: Suggestion | None = None

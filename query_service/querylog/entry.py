@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from pipeline.errors import EncoderUnavailable, Retry
+from query_service.generate.interface import Usage
 from query_service.retrieve import Outcome
 from query_service.scope import FieldError, Scope
 from query_service.state import NotReady
 from schemas.access import Closure
 from schemas.api import SearchHit, SearchRequest, SearchResponse
+from schemas.api_answer import AnswerRequest, AnswerResponse
 from schemas.api_ranking import RerankReport
 from schemas.querylog import MAX_LOGGED, Kind, LoggedCounts, LoggedHit, QueryOutcome
 
@@ -45,6 +47,9 @@ class Entry:
     generation: str | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=dict)
+    cost: float = 0.0
+    cached: str = "none"
+    estimated: bool = False  # of the tokens that generators read and wrote: a server did not say
     support: float | None = None
     rerank: RerankReport | None = None
     steps: dict[str, int] = field(default_factory=dict)
@@ -73,6 +78,10 @@ class Entry:
     def answered(self, response: SearchResponse) -> None:
         """The reply: ids, scores and counts of it."""
         self.query_id = response.query_id
+        self.searched(response)
+
+    def searched(self, response: SearchResponse) -> None:
+        """What a search brought, for itself or for an answer."""
         self.generation = response.generation
         self.hits = tuple(_hit(hit) for hit in response.hits[:MAX_LOGGED])
         self.counts = self.counts.model_copy(update={**response.counts.model_dump(), "shown": len(response.hits)})
@@ -88,11 +97,46 @@ class Entry:
         self.rerank, self.starved, self.fresh = response.rerank, response.starved, response.fresh
         self.suggestion = response.suggestion.kind if response.suggestion is not None else None
 
+    def inquired(self, request: AnswerRequest) -> None:
+        """The question, before anything is done with it."""
+        self.text = request.question
+        filters = request.filters.model_dump(mode="json", exclude_none=True)
+        left_out = {"question", "history", "filters", "after"}
+        self.request = {
+            **request.model_dump(mode="json", exclude=left_out, exclude_none=True),
+            "filters": {name: len(value) if name in _NAMES else value for name, value in filters.items()},
+            "history": len(request.history),
+            "after": request.after is not None,
+        }
+        self.words = {n: v for n in _NAMES if (v := getattr(request.filters, n)) is not None}
+
+    def replied(self, response: AnswerResponse) -> None:
+        """The answer: what it rests on, how well, or why there is none. None of its words."""
+        self.generation = response.generation
+        self.support = response.support
+        told = {f"answer_{stage}": ms for stage, ms in response.timings_ms.items()}
+        self.timings_ms = {**self.timings_ms, **told}  # beside the stages of its search
+        self.cached = response.cached
+        if response.cached != "none":
+            self.evidence = tuple(dict.fromkeys(c.document_uid for c in response.citations))
+        self.counts = self.counts.model_copy(
+            update={"shown": len(response.sentences), "withheld": response.withheld, "cited": len(response.citations)}
+        )
+        if response.refusal is not None:
+            self.refusal = response.refusal.reason
+
     def expanded(self, kinds: dict[str, int], tokens: int) -> None:
         """Steps of the expansion by kind, and the tokens that its generator used; also where the reply shows none."""
         self.steps = dict(kinds)
         if tokens:
             self.tokens["expansion"] = tokens
+
+    def paid(self, usage: Usage) -> None:
+        """What a call of a generator read, wrote and cost, whatever it was for."""
+        self.tokens["read"] = self.tokens.get("read", 0) + usage.prompt_tokens
+        self.tokens["written"] = self.tokens.get("written", 0) + usage.completion_tokens
+        self.cost += usage.cost
+        self.estimated = self.estimated or usage.estimated
 
     def failed(self, error: BaseException) -> None:
         """What it ended with instead of a reply. Nothing of the error's text is kept."""

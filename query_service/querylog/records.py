@@ -39,6 +39,8 @@ def record_of(entry: Entry, references: References, settings: QueryLogSettings) 
         timings_ms=entry.timings_ms,
         total_ms=entry.total_ms,
         tokens=entry.tokens,
+        cost=entry.cost,
+        cached=entry.cached,
         support=entry.support,
         rerank=entry.rerank,
         steps=entry.steps,
@@ -92,4 +94,5 @@ def line_of(entry: Entry, references: References) -> dict[str, object]:
         "fresh": entry.fresh,
         "timings_ms": entry.timings_ms,
         "total_ms": entry.total_ms,
+        **({"cost": entry.cost} if entry.cost else {}),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from query_service.neighbours import Neighbours
+from query_service.querylog.entry import current
 from query_service.querylog.log import QueryLog
 from query_service.scope import Scope
 from query_service.service import QueryService
@@ -27,6 +28,13 @@ class LoggedService(QueryService):
             found = await super().search(scope, request)
             entry.answered(found)
             return found
+
+    async def searched(self, scope: Scope, request: SearchRequest) -> SearchResponse:
+        """A search on behalf of a query that is being logged: it is part of that one."""
+        found = await super().search(scope, request)
+        if (entry := current()) is not None:
+            entry.searched(found)
+        return found
 
     async def shadow(
         self, operator: Scope, seen_as: Scope, request: SearchRequest, generation: Generation

@@ -27,12 +27,12 @@ from schemas.querylog import LOG_RECORD, FeedbackRecord, Kind, PurgeRecord, Quer
 log = logging.getLogger("headwater.query.log")
 
 DAY_US = 86_400_000_000
-_VERSION = "1"
+_VERSION = "2"
 _SEARCHES = ("search", "answer", "seen_as")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS queries (query_id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT,
-  outcome TEXT, refusal TEXT, scope TEXT, operator TEXT, shown INTEGER, total_ms REAL, text TEXT, text_mode TEXT,
-  record TEXT NOT NULL) WITHOUT ROWID;
+  outcome TEXT, refusal TEXT, scope TEXT, operator TEXT, shown INTEGER, total_ms REAL, cost REAL, used INTEGER,
+  text TEXT, text_mode TEXT, record TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS queries_time ON queries (tenant, at DESC, query_id DESC);
 CREATE TABLE IF NOT EXISTS feedback (tenant TEXT NOT NULL, query_id TEXT NOT NULL, scope TEXT NOT NULL,
   target TEXT NOT NULL, at INTEGER NOT NULL, verdict TEXT, comment TEXT, text_mode TEXT, record TEXT NOT NULL,
@@ -88,6 +88,7 @@ class QueryView:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.execute("PRAGMA busy_timeout=5000")
         self._db.execute("PRAGMA secure_delete=ON")  # what is forgotten leaves the file, not only its index
+        self._drop_other_version()
         self._db.executescript(_SCHEMA)
         known = dict(self._db.execute("SELECT name, value FROM meta").fetchall())
         if known.get("identity") != identity or known.get("version") != _VERSION:
@@ -96,6 +97,15 @@ class QueryView:
             self._redact_again()
         said = {"identity": identity, "version": _VERSION, "kept": self._kept()}
         self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", sorted(said.items()))
+
+    def _drop_other_version(self) -> None:
+        """Tables of a release that made them differently go; the log fills new ones."""
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is None:
+            return
+        row = self._db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()
+        if row is not None and row[0] != _VERSION:
+            for table in ("queries", "feedback", "purges", "positions", "meta"):
+                self._db.execute(f"DROP TABLE IF EXISTS {table}")
 
     def _kept(self) -> str:
         words = json.dumps(sorted(self._settings.redact_words))
@@ -175,10 +185,11 @@ class QueryView:
         # The text has a column of its own, so that it can be taken back without touching the rest.
         bare = record.model_copy(update={"text": None, "text_mode": "none"})
         self._db.execute(
-            "INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO queries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 record.query_id, record.tenant, record.at, record.kind, record.outcome, record.refusal, record.scope,
-                record.operator, record.counts.shown, record.total_ms, text, mode, bare.model_dump_json(),
+                record.operator, record.counts.shown, record.total_ms, record.cost,
+                record.tokens.get("read", 0) + record.tokens.get("written", 0), text, mode, bare.model_dump_json(),
             ),
         )  # fmt: skip
 
@@ -297,6 +308,15 @@ class QueryView:
         with self._reader() as db:
             rows = db.execute(query, (*bound, limit)).fetchall()
         return [_with_text(row) for row in rows]
+
+    def spent(self, tenant: str, since: int) -> tuple[float, int]:
+        """What generators cost the tenant since a moment (µs), and the tokens that they read and wrote."""
+        with self._reader() as db:
+            row = db.execute(
+                "SELECT coalesce(sum(cost), 0), coalesce(sum(used), 0) FROM queries WHERE tenant = ? AND at >= ?",
+                (tenant, since),
+            ).fetchone()
+        return float(row[0]), int(row[1])
 
     def feedback(self, tenant: str, query_ids: Sequence[str]) -> dict[str, list[FeedbackRecord]]:
         """Feedback by query, oldest first."""
