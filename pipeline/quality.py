@@ -13,7 +13,7 @@ Conventions, the same everywhere:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,12 @@ def compare(report: Report, baseline: Baseline, *, seed: int = SEED) -> Comparis
     Raises:
         GoldenError: fewer than half of the baseline's questions are still asked; store a new baseline.
     """
-    common = [name for name in baseline.per_question if name in report.per_question]
+    return paired(report.per_question, baseline, seed=seed)
+
+
+def paired(scores: Mapping[str, float], baseline: Baseline, *, seed: int = SEED) -> Comparison:
+    """The same for any score by question id. Raises GoldenError as ``compare`` does."""
+    common = [name for name in baseline.per_question if name in scores]
     missing = tuple(sorted(set(baseline.per_question) - set(common)))
     if 2 * len(common) < len(baseline.per_question):
         raise GoldenError(
@@ -261,7 +266,7 @@ def compare(report: Report, baseline: Baseline, *, seed: int = SEED) -> Comparis
             "store a new baseline for the changed golden set"
         )
     before = [baseline.per_question[name] for name in common]
-    now = [report.per_question[name] for name in common]
+    now = [scores[name] for name in common]
     change = bootstrap([b - a for a, b in zip(before, now, strict=True)], seed=seed)
     return Comparison(
         compared=len(common),
@@ -306,9 +311,14 @@ def load_baseline(path: Path, name: str) -> Baseline | None:
 
 def store_baseline(path: Path, name: str, report: Report) -> None:
     """Write this run as the baseline of that name; the others in the file stay."""
-    per_question = {key: round(value, 4) for key, value in sorted(report.per_question.items())}
+    store_named(path, name, report.interval.mean, report.per_question)
+
+
+def store_named(path: Path, name: str, mean: float, scores: Mapping[str, float]) -> None:
+    """The same for any score by question id; its mean is kept as ``ndcg``, whatever the score is."""
     stored = _stored(path)
-    stored[name] = {"ndcg": round(report.interval.mean, 4), "per_question": per_question}
+    per_question = {key: round(value, 4) for key, value in sorted(scores.items())}
+    stored[name] = {"ndcg": round(mean, 4), "per_question": per_question}
     text = json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(text, encoding="utf-8")
