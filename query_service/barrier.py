@@ -1,4 +1,5 @@
-"""Whether the overlay holds every change of a membership that was on the log at a moment.
+"""Whether a tail has read everything of a topic that was on the log at a moment: for memberships, so that no closure
+is older than a change that was acknowledged, and for receipts, so that nothing kept is.
 
 Closures are kept between requests and dropped by what the tail reads. The tail runs a little behind the log, longer on
 a busy machine, so a kept closure might outlive a change that was acknowledged as applied. Before hits leave, the log's
@@ -12,25 +13,42 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Protocol
 
 from pipeline.bus.interface import Slot
 from pipeline.errors import HeadwaterError
 from query_service.freshness import Changes
-from query_service.tail import AccessTail, LogTail, Start, TailFactory, close
+from query_service.tail import LogTail, Start, TailFactory, close
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.barrier")
 
 WAIT_S = 0.05
 CLOSE_S = 3.0
-_TOPIC = Topic.MEMBERSHIP.value
 STEP_S = 0.005  # transaction markers move the tail's position without a record that would wake us
 
 
-class Barrier:
-    """One for the process, used in the event loop; the broker is asked in a thread of its own."""
+class Follower(Protocol):
+    """A tail with a thread of its own."""
 
-    def __init__(self, open_tail: TailFactory, tail: AccessTail, changes: Changes) -> None:
+    def alive(self) -> bool:
+        """Whether it follows the log."""
+        ...
+
+    def partitions(self) -> dict[tuple[str, int], int]:
+        """Next offset per followed (topic, partition)."""
+        ...
+
+
+class Barrier:
+    """One a topic for the process, used in the event loop; the broker is asked in a thread of its own."""
+
+    def __init__(
+        self, open_tail: TailFactory, tail: Follower, changes: Changes, topic: Topic = Topic.MEMBERSHIP,
+        wait_s: float = WAIT_S,
+    ) -> None:  # fmt: skip
+        self._topic = topic.value
+        self._wait_s = wait_s
         self._open = open_tail
         self._tail = tail
         self._changes = changes
@@ -40,13 +58,13 @@ class Barrier:
         self._waiting: asyncio.Task[Mapping[Slot, int]] | None = None
 
     async def passed(self) -> bool:
-        """True once everything that was on the log at the call is in the overlay; false where that cannot be told in
-        WAIT_S, so that the caller has to look at the store."""
+        """True once the tail has read everything that was on the log at the call; false where that cannot be told in
+        ``wait_s``, so that the caller has to look at the store."""
         if not self._tail.alive():
             return False
         before = self._read()
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(self._wait_s):
                 ends = await self._ends()
                 if not _continues(before, ends):
                     return False
@@ -58,7 +76,7 @@ class Barrier:
 
     def _read(self) -> dict[tuple[str, int], int]:
         """Next offsets of the tail in the topic that is asked about."""
-        return {slot: offset for slot, offset in self._tail.partitions().items() if slot[0] == _TOPIC}
+        return {slot: offset for slot, offset in self._tail.partitions().items() if slot[0] == self._topic}
 
     def _reached(self, ends: Mapping[Slot, int]) -> bool:
         read = self._tail.partitions()
@@ -80,7 +98,7 @@ class Barrier:
     def _ask(self) -> Mapping[Slot, int]:
         try:
             if self._asked is None:
-                self._asked = self._open((_TOPIC,), Start())
+                self._asked = self._open((self._topic,), Start())
             return self._asked.ends()
         except HeadwaterError:
             self._forget()

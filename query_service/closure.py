@@ -58,6 +58,7 @@ class Closures:
         # Filled by the tail's thread, emptied by ours: a deque's ends are safe to use from two threads.
         self._changed: deque[tuple[str, str]] = deque()
         self._by_principal: dict[tuple[str, str], set[Scope]] = {}
+        self.walked = 0  # confirmations for which the overlay alone was not enough
         overlay.subscribe(self._on_change)
 
     def _on_change(self, tenant: str, principal: str) -> None:
@@ -84,6 +85,7 @@ class Closures:
         answer leaves goes by. Raises StoreUnavailable."""
         if await self._passed():
             return await self.resolve(scope)
+        self.walked += 1
         return (await walk(self._reader, self._overlay, scope, now=self._clock.now())).closure
 
     def _good(self, kept_at: float, walked: Walk) -> bool:

@@ -55,6 +55,8 @@ class Freshness:
         self._counts: Mapping[tuple[str, str], int] = {}
         self._listeners: list[Callable[[], None]] = []
         self._transitions: list[Callable[[], None]] = []
+        self._changed: dict[tuple[str, str | None], int] = {}
+        self._reached: Mapping[tuple[str, int], int] = {}
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call ``listener()`` after each batch of receipts, from the thread."""
@@ -87,6 +89,19 @@ class Freshness:
         counted_in, complete = self._complete
         found = complete.get(tenant, {})
         return dict(found) if generation is None or generation == counted_in else dict.fromkeys(found)
+
+    def changes(self, tenant: str, generation: str) -> tuple[int, int]:
+        """Another value after each receipt that tells of a document of the tenant: in the generation, and in the
+        access lane, which all generations share. Counted before what a receipt changes is published."""
+        return self._changed.get((tenant, generation), 0), self._changed.get((tenant, None), 0)
+
+    def alive(self) -> bool:
+        """Whether anything of the log was read."""
+        return bool(self._reached)
+
+    def partitions(self) -> dict[tuple[str, int], int]:
+        """Next offset per followed (topic, partition): all before it is counted in ``changes``."""
+        return dict(self._reached)
 
     def report(self, tenant: str, window_s: int) -> FreshnessResponse:
         """Completeness, backlog and lag of the tenant's sources over the window. Reads the file: not for the loop."""
@@ -140,6 +155,7 @@ class Freshness:
                 if shorter(tail, store.positions()):
                     log.warning("the log is shorter than the receipt store remembers: it is built again")
                     store.reset()
+                    self._reached = {}
                     continue
                 self._follow(tail, store)
             except HeadwaterError as error:
@@ -161,7 +177,7 @@ class Freshness:
 
     def _forget_store(self) -> None:
         """Nothing is known until the log has filled another file."""
-        self._store, self._computed_for = None, None
+        self._store, self._computed_for, self._reached = None, None, {}
         self._pending, self._polled, self._complete, self._counts = {}, {}, (None, {}), {}
 
     def _follow(self, tail: LogTail, store: ReceiptStore) -> None:
@@ -173,6 +189,8 @@ class Freshness:
             if records:
                 applied = store.apply(records, {(t, p): o for (t, p), o in tail.positions().items()})
                 self._observe(applied.receipts)
+                self._count(applied.receipts)
+            self._reached = {(t, p): o for (t, p), o in tail.positions().items()}
             # A cursor may be read before its documents' states (other partitions of one transaction): a look counts
             # only once everything on the log was read.
             at_end = not records
@@ -222,6 +240,12 @@ class Freshness:
             complete.setdefault(tenant, {})[source] = until
         self._counts = counts
         self._complete = self._computed_for, complete
+
+    def _count(self, receipts: list[Receipt]) -> None:
+        for receipt in receipts:
+            if receipt.lane in ("index", "access") or receipt.document_uid is not None:
+                key = receipt.tenant, receipt.generation
+                self._changed[key] = self._changed.get(key, 0) + 1
 
     def _observe(self, receipts: list[Receipt]) -> None:
         """Histograms of what ended just now; a rebuild from the log is no measurement."""

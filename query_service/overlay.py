@@ -56,6 +56,9 @@ class Overlay:
         self._principals: dict[tuple[str, str], PrincipalEntry] = {}
         self._listeners: list[Invalidation] = []
         self._on_deletion: list[Callable[[str], None]] = []
+        self._on_access: list[Callable[[str], None]] = []
+        self._changes: dict[str, int] = {}
+        self._cleared = 0
         self._lock = threading.Lock()
         self.undecodable = 0
         self.membership_changes = 0
@@ -67,6 +70,11 @@ class Overlay:
     def on_deletion(self, listener: Callable[[str], None]) -> None:
         """Call ``listener(document uid)`` after each deletion, from the tail's thread."""
         self._on_deletion.append(listener)
+
+    def on_access(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener(document uid)`` after each access event of a document, from the tail's thread; by then
+        ``changes`` tells of it."""
+        self._on_access.append(listener)
 
     # ------------------------------------------------------------ writing (one thread)
 
@@ -84,6 +92,7 @@ class Overlay:
         document = event.document
         if document is None:
             self.undecodable += 1
+            self._cleared += 1  # whose it was nobody can tell
             return False
         key = record.key or document.key
         entry = self._documents.get(document.uid, DocumentEntry(document=document))
@@ -96,6 +105,10 @@ class Overlay:
         else:
             entry = _with_rule(entry, event, key)
         self._documents[document.uid] = entry
+        # Counted once it can be seen: who read the count before may have missed it, who reads it later has not.
+        self._changes[document.tenant] = self._changes.get(document.tenant, 0) + 1
+        for listener in self._on_access:
+            listener(document.uid)
         if isinstance(event, AccessTombstone):
             for listener in self._on_deletion:
                 listener(document.uid)
@@ -149,6 +162,7 @@ class Overlay:
             names = list(self._principals)
             self._documents.clear()
             self._principals.clear()
+            self._cleared += 1
         for name in names:
             for listener in self._listeners:
                 listener(*name)
@@ -157,6 +171,10 @@ class Overlay:
 
     def __len__(self) -> int:
         return len(self._documents) + len(self._principals)
+
+    def changes(self, tenant: str) -> tuple[int, int]:
+        """Another value after each access event of the tenant, and after one that names nobody."""
+        return self._changes.get(tenant, 0), self._cleared
 
     def access(self, uid: str, stored: AccessRecord | None) -> AccessRecord | None:
         """The newer of the store's record and the tail; None where neither has one: no record, no access."""
