@@ -85,6 +85,12 @@ class AnswerService:
 
         return await self._logged(scope, request, nobody)
 
+    def over(self, service: LoggedService) -> AnswerService:
+        """The same answering over another search service."""
+        return AnswerService(
+            service, self._parts, self._settings, self._generator, self._clock, self._metrics
+        )  # fmt: skip
+
     async def stream(self, scope: Scope, request: AnswerRequest) -> AsyncIterator[Event]:
         """Events as they come, the whole answer last; it counts, also where a sentence that was sent is not in it any
         more. Raises as ``answer``; before the first event for what is wrong with the request."""
