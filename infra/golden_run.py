@@ -46,6 +46,11 @@ class Paths:
         return self.samples / "golden" / "questions.jsonl"
 
     @property
+    def facts(self) -> Path:
+        """What an answer to each of them has to say."""
+        return self.samples / "golden" / "facts.jsonl"
+
+    @property
     def baseline(self) -> Path:
         """The stored runs."""
         return self.samples / "golden" / "baseline.json"

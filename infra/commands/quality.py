@@ -1,4 +1,4 @@
-"""``quality``: retrieval quality on the golden set, compared with the stored baseline."""
+"""``quality``: retrieval and answers on the golden set, compared with the stored baselines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from infra.answer_run import AnswerRun, Style, run_answers
 from infra.asking import QueryApi
 from infra.commands.output import JsonFlag, console, emit_json, progress_console, table
+from infra.commands.quality_answers import plain_answers, show_answers
 from infra.corpus import pages
+from infra.errors import InfraError
 from infra.golden_run import NEAREST, SPARSE, Answer, Paths, Run, checkout, questions_of, run
 from infra.golden_world import golden_world
 from infra.launcher import Services
+from infra.oracle import oracle_of
 from infra.progress import Reporter, reporter
 from pipeline import settings as config
 from pipeline.quality import CUTS
@@ -25,7 +29,7 @@ from pipeline.settings import Settings
 from pipeline.settings_sources import FolderSettings
 
 FOLDER = "quality"
-WIDTH = 110  # columns that the table needs
+WIDTH = 130  # columns that the tables need
 
 
 def register(app: typer.Typer) -> None:
@@ -38,10 +42,19 @@ def quality(
     store_baseline: Annotated[
         bool, typer.Option("--store-baseline", help="Keep this run as the baseline of its mode.")
     ] = False,
+    answers: Annotated[
+        bool, typer.Option(help="Ask for answers too. With one list alone only the ranking is measured.")
+    ] = True,
+    style: Annotated[
+        Literal["extractive", "generated"],
+        typer.Option("--style", help="Who answers; 'generated' needs generator.url."),
+    ] = "extractive",
     json: JsonFlag = False,
 ) -> None:
-    """Ask the golden questions through the query API. Exit status 1 where the gate fails."""
+    """Ask the golden questions through the query API, for hits and for answers. Exit status 1 where a gate fails."""
     settings, paths = config.load(), checkout()
+    if style == "generated" and settings.generator.url is None:
+        raise InfraError("No generator is configured.", "Set HEADWATER_GENERATOR__URL, or leave --style out.")
     with reporter(progress_console()) as report, _world(settings, paths, report) as world, QueryApi(world) as api:
 
         def progress(done: int, total: int) -> None:
@@ -49,13 +62,29 @@ def quality(
 
         made = run(api, paths, mode, progress, store=store_baseline)
         report.finish("questions", f"{made.report.questions} asked")
+        answered = _answers(api, world, paths, style, report, store_baseline) if answers and mode == "hybrid" else None
     if json:
-        emit_json(plain(made))
+        emit_json(plain(made, answered))
     else:
-        # In a log file a console is 80 columns wide, which would fold the one table.
-        show(Console(width=max(WIDTH, console().width)), made, stored=store_baseline and made.ok)
-    if not made.ok:
+        # In a log file a console is 80 columns wide, which would fold the tables.
+        out = Console(width=max(WIDTH, console().width))
+        show(out, made, stored=store_baseline and made.ok)
+        if answered is not None:
+            show_answers(out, answered)
+    if not made.ok or (answered is not None and not answered.ok):
         raise typer.Exit(1)
+
+
+def _answers(
+    api: QueryApi, world: Settings, paths: Paths, style: Style, report: Reporter, store_baseline: bool
+) -> AnswerRun:
+    def progress(done: int, total: int) -> None:
+        report.step("answers", f"{done} of {total}", done / total)
+
+    with oracle_of(world, style) as oracle:
+        made = run_answers(api, paths, style, progress, store_run=store_baseline, oracle=oracle)
+    report.finish("answers", f"{made.report.questions} asked, {made.report.overall.answered} answered")
+    return made
 
 
 @contextmanager
@@ -103,18 +132,20 @@ def same(one: Path, other: Path) -> bool:
 # -- showing -----------------------------------------------------------------------------------------------------------
 
 
-def plain(made: Run) -> dict[str, Any]:
-    """The run for programs."""
+def plain(made: Run, answered: AnswerRun | None = None) -> dict[str, Any]:
+    """The run for programs: of the ranking, and below ``answering`` of the answers."""
+    ok = made.ok and (answered is None or answered.ok)
     report = made.report.model_dump(mode="json")
     return {
-        "ok": made.ok,
-        "reasons": list(made.reasons),
+        "ok": ok,
+        "reasons": [*made.reasons, *(answered.reasons if answered is not None else ())],
         "mode": made.mode,
         "table": rows_of(made.report),
         "report": report,
         "comparison": made.comparison.model_dump(mode="json") if made.comparison is not None else None,
         "abstention_rule": {"nearest_above": NEAREST, "sparse_below": SPARSE},
         "answers": [_evidence(answer) for answer in made.answers],
+        "answering": plain_answers(answered) if answered is not None else None,
     }
 
 
