@@ -118,6 +118,7 @@ METRICS: dict[str, Metric] = {
     "headwater_refills_total": Metric("counter", (), "Searches repeated wider because admission left too few."),
     "headwater_repairs_total": Metric("counter", (), "Documents searched once more because a manifest moved on."),
     "headwater_starved_total": Metric("counter", (), "Searches that ended with fewer hits than asked for."),
+    "headwater_support_total": Metric("counter", ("outcome",), "Sentences of answers that were checked, by verdict."),
     "headwater_query_log_total": Metric(
         "counter", ("result",), "Records of the query log: sent, dropped (queue full), lost (at stop), refused."
     ),
@@ -140,6 +141,15 @@ METRICS: dict[str, Metric] = {
     "headwater_expansions_total": Metric(
         "counter", ("kind", "outcome"), "Expanded searches: whole, or with less than was asked for."
     ),
+    "headwater_cache_total": Metric(
+        "counter", ("cache", "outcome"), "Looks into what is kept: hit, miss; dropped or refused: not served, not kept."
+    ),
+    "headwater_cache_entries": Metric("gauge", ("cache",), "What is kept."),
+    "headwater_cache_bytes": Metric("gauge", ("cache",), "Its size."),
+    "headwater_budget_refusals_total": Metric("counter", ("kind",), "Calls of a generator that a limit did not allow."),
+    "headwater_answers_total": Metric("counter", ("kind", "refused", "cached"), "Answers and refusals, by reason."),
+    "headwater_answer_seconds": Metric("histogram", ("kind",), "Duration of an answer.", _SECONDS),
+    "headwater_answer_sentences_total": Metric("counter", ("outcome",), "Sentences, released or withheld."),
     "headwater_ready": Metric("gauge", (), "1 while the query service may answer."),
     "headwater_tail_age_seconds": Metric("gauge", ("topic",), "Age of the query service's own tail."),
     "headwater_inference_batch_items": Metric(
