@@ -18,6 +18,7 @@ MAX_FRONT_MATTER = 65_536
 _NULLS = ("", "~", "null")
 _HEAD = 262_144  # a title stands near the beginning
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?W\d{2}-?\d")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX = re.compile(r"^ {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
 _HTML_TITLE = re.compile(r"<title[^>]*>(.*?)</title\s*>", re.DOTALL | re.IGNORECASE)
@@ -163,21 +164,23 @@ def _interval(front: dict[str, object], page: Page) -> None:
     else:
         start, end = front.get("effective_from", nested), front.get("effective_until")
     begin = _moment(start, "effective_from", page)
-    finish = _moment(end, "effective_until", page)
+    finish = _moment(end, "effective_until", page, end=True)
     if begin is not None and finish is not None and finish <= begin:
         page.problems.append("front matter: effective_until is not later than effective_from; both were passed by")
         return
     page.effective_from, page.effective_until = begin, finish
 
 
-def _moment(value: object, key: str, page: Page) -> int | None:
-    """Microseconds since the epoch; a date is its beginning, a time without zone is UTC."""
+def _moment(value: object, key: str, page: Page, *, end: bool = False) -> int | None:
+    """Microseconds since the epoch; a date is its beginning, as an ``end`` its last moment; without zone it is UTC."""
     if value is None or value in _NULLS:
         return None
     try:
         if isinstance(value, str):
             moment = dt.datetime.fromisoformat(value.strip())
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+            if end and _DATE.fullmatch(value.strip()):
+                moment += dt.timedelta(days=1)  # who writes "until 31 December" means that day too
             micros = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
             if micros >= 0:
                 return micros

@@ -107,6 +107,8 @@ def test_dates_of_front_matter() -> None:
     for bad in (b"effective_from: soon", b"effective_from: 2025-02-30", b"effective_from: 0001-01-01"):
         broken = read_page("a.md", b"---\ntitle: T\n" + bad + b"\n---\n")
         assert broken.title == "T" and broken.effective_from is None and "effective_from" in broken.problems[0]
+    day = read_page("a.md", b"---\neffective_from: 2025-12-31\neffective_until: 2025-12-31\n---\n")
+    assert (day.effective_from, day.effective_until) == (1767139200_000_000, 1767225600_000_000), "the day itself"
     crossed = read_page("a.md", b"---\neffective_from: 2025-01-02\neffective_until: 2025-01-01\n---\n")
     assert (crossed.effective_from, crossed.effective_until) == (None, None) and crossed.problems
 
