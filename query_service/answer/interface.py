@@ -91,6 +91,7 @@ class Ask:
     max_tokens: int
     deadline: float  # monotonic
     language: str | None = None  # BCP 47, of the question
+    query: str | None = None  # the question by itself, where it leans on the history: what was searched for
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Written:
     cost: float = 0.0
     estimated: bool = False
     finish: str | None = None  # 'length' where it was cut
+    left_out: int = 0  # sources that did not fit into the prompt
 
 
 class Writer(Protocol):
