@@ -1,0 +1,157 @@
+"""Which pieces of the sources make the answer, and in what order. Pure.
+
+    by score ▸ floor ▸ fall ▸ nothing said twice ▸ with what it cannot do without ▸ best passage first
+
+What it cannot do without: the sentence that "this" or "it" points at, the one that limits it ("unless …", "however"),
+the list or code that it announces. A list of steps that answers "how" is taken whole and in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from query_service.answer.asked_for import asked_for
+from query_service.answer.relevance import Known, Question, repeats
+from query_service.answer.units import Unit
+
+MOST_STEPS = 14  # sentences of a list that is taken whole; it counts as one
+ALIKE = 0.75  # share of words in common from which two pieces say the same
+LATER = 0.75  # of its score: so good has to be something in effect that replaces what is not
+_NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
+_NOT = re.compile(
+    r"\b(?:not|never|no|cannot|without|nor|nicht|nie|kein\w*|ne|jamais|sin|nunca|не|ни)\b|n't\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Fall:
+    """``floor``: the smallest score of a first piece; ``share``: of the best score, what a further one needs."""
+
+    floor: float = 0.16
+    share: float = 0.62
+
+
+@dataclass
+class _Taken:
+    """Pieces by their place among all; ``used`` counts sentences, a whole list as one."""
+
+    most: int
+    places: dict[int, None] = field(default_factory=dict)
+    used: int = 0
+
+    def add(self, places: Sequence[int], count: int) -> None:
+        self.places.update(dict.fromkeys(places))
+        self.used += count
+
+    @property
+    def left(self) -> int:
+        return self.most - self.used
+
+
+def choose(
+    question: Question, pieces: Sequence[Known], scores: Sequence[float], most: int, fall: Fall | None = None
+) -> list[Unit]:
+    """At most ``most`` sentences, in the order in which they are to be read; none where nothing answers.
+
+    ``pieces`` stand passage by passage, in the order of their places; ``scores`` belong to them.
+    """
+    fall = fall or Fall()
+    ranked = sorted((n for n in range(len(pieces)) if not repeats(question, pieces[n])), key=lambda n: -scores[n])
+    ranked = _in_effect(ranked, pieces, scores)
+    if not ranked or scores[ranked[0]] < fall.floor:
+        return []
+    best = scores[ranked[0]]
+    taken = _Taken(most)
+    steps = "how_to" in asked_for(question.text)
+    for number in ranked:
+        if taken.left < 1 or scores[number] < fall.share * best:
+            break
+        if number in taken.places or _said(pieces[number], [pieces[n] for n in taken.places]):
+            continue
+        _take(number, pieces, taken, whole=steps and pieces[number].unit.kind == "step")
+    return _ordered(list(taken.places), pieces, scores)
+
+
+def _in_effect(ranked: list[int], pieces: Sequence[Known], scores: Sequence[float]) -> list[int]:
+    """Without what is not in effect where something that is answers nearly as well."""
+    current = max((scores[n] for n in ranked if pieces[n].in_effect), default=0.0)
+    return [n for n in ranked if pieces[n].in_effect or current < LATER * scores[n]]
+
+
+def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -> None:
+    if whole:
+        listed = _list_of(number, pieces)
+        if len(listed) <= MOST_STEPS:
+            intro = [listed[0] - 1] if _announces(listed[0] - 1, listed[0], pieces) else []
+            taken.add([*(intro if taken.left > 1 else []), *listed], 1 + bool(intro and taken.left > 1))
+            return
+    needed = [number]
+    # what limits it weighs more than what explains it
+    if number + 1 < len(pieces) and pieces[number + 1].unit.limiting and _together(number, number + 1, pieces):
+        needed.append(number + 1)
+    at = number
+    while pieces[at].unit.dependent and at > 0 and _together(at - 1, at, pieces) and number - at < 2:
+        at -= 1
+        needed.insert(0, at)
+    new = [n for n in needed if n not in taken.places]
+    if len(new) > taken.left:
+        if taken.places:
+            return  # half of it would mislead
+        new = new[-taken.left :] if number in new[-taken.left :] else [number]
+    taken.add(new, len(new))
+    follows = number + 1
+    if _announces(number, follows, pieces) and taken.left > 0:
+        more = [follows] if pieces[follows].unit.kind == "code" else _list_of(follows, pieces)
+        if len(more) <= MOST_STEPS:
+            taken.add(more, 1)
+
+
+def _together(one: int, other: int, pieces: Sequence[Known]) -> bool:
+    """Whether two neighbours stand in the same passage under the same heading, and are no rows or separate items."""
+    first, second = pieces[one].unit, pieces[other].unit
+    if first.source != second.source or first.headings != second.headings or first.kind == "row":
+        return False
+    return second.kind == "code" or (second.group == first.group and not second.opens)
+
+
+def _announces(one: int, other: int, pieces: Sequence[Known]) -> bool:
+    """Whether the first ends with a colon and a list or code follows."""
+    if not 0 <= one < other < len(pieces):
+        return False
+    first, second = pieces[one].unit, pieces[other].unit
+    same = first.source == second.source and first.headings == second.headings
+    return same and first.text.endswith((":", "：")) and (second.opens or second.kind == "code")
+
+
+def _list_of(number: int, pieces: Sequence[Known]) -> list[int]:
+    unit = pieces[number].unit
+    return [
+        n for n, one in enumerate(pieces)
+        if one.unit.source == unit.source and one.unit.group == unit.group and one.unit.headings == unit.headings
+    ]  # fmt: skip
+
+
+def _said(one: Known, others: Sequence[Known]) -> bool:
+    """Whether another says the same: nearly the same words, no other number, no other negation."""
+    for other in others:
+        both = len(one.words | other.words)
+        if not both or len(one.words & other.words) < ALIKE * min(len(one.words), len(other.words)):
+            continue
+        if len(one.words & other.words) < ALIKE * both and not one.words <= other.words:
+            continue
+        a, b = one.unit.text, other.unit.text
+        if set(_NUMBERS.findall(a)) <= set(_NUMBERS.findall(b)) and bool(_NOT.search(a)) == bool(_NOT.search(b)):
+            return True
+    return False
+
+
+def _ordered(places: Sequence[int], pieces: Sequence[Known], scores: Sequence[float]) -> list[Unit]:
+    """The passage with the best piece first; within one passage as it stands there."""
+    best: dict[int, float] = {}
+    for n in places:
+        source = pieces[n].unit.source
+        best[source] = max(best.get(source, -1.0), scores[n])
+    order = sorted(places, key=lambda n: (-best[pieces[n].unit.source], pieces[n].unit.source, n))
+    return [pieces[n].unit for n in order]

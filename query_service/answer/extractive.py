@@ -1,0 +1,193 @@
+"""An answer made of the sources' own sentences: for those who have no generator, and for when it fails.
+
+    sources ▸ pieces ▸ cheap measures ▸ the best by cosine ▸ the best of these by cross-encoder ▸ chosen ▸ in order
+
+Models are asked as far as they are loaded and answer in time; without them the cheap measures decide. Each piece is
+followed by the footnote of the passage that it was taken from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from pipeline.errors import HeadwaterError
+from pipeline.ports import Vectors
+from query_service.answer.choosing import Fall, choose
+from query_service.answer.interface import Ask, Source, Written
+from query_service.answer.relevance import Known, Question, Weights, cheap, known, question_of, whole
+from query_service.answer.units import Unit, units
+from query_service.rerank.interface import Reranking
+from schemas.generation import Generation
+
+log = logging.getLogger("headwater.query.answer")
+
+EMBEDDED = 40  # pieces that are compared by cosine
+CROSSED = 24  # of these, that the cross-encoder scores
+COSINE_S = 1.0  # models get so long, and no more than half of what is left
+CROSS_S = 1.5
+CHARS_PER_TOKEN = 4
+SHOWN_CHARS = 400  # of a piece that a model reads
+
+
+class Embedding(Protocol):
+    """What the writer needs of ``query_service.encoders.Encoders``."""
+
+    def warm(self, generation: Generation) -> bool: ...
+
+    async def embed(self, generation: Generation, text: str) -> Vectors:
+        """Of a query, shape (1, dimension). Raises EncoderUnavailable."""
+        ...
+
+    async def embed_passage(self, generation: Generation, text: str) -> Vectors:
+        """Of a passage, shape (1, dimension). Raises EncoderUnavailable."""
+        ...
+
+
+class ExtractiveWriter:
+    """``Writer`` without a generator. One for the process; it holds nothing of a request.
+
+    ``generation`` gives the one that answers now, None where there is none yet: its encoder is used only where it is
+    loaded already. ``sentences`` is the most that an answer has; a whole list of steps counts as one.
+    """
+
+    kind: Literal["generated", "extractive"] = "extractive"
+    model: str | None = None
+
+    def __init__(
+        self,
+        encoders: Embedding | None,
+        reranking: Reranking | None,
+        generation: Callable[[], Generation | None],
+        sentences: int = 5,
+        *,
+        weights: Weights | None = None,
+        fall: Fall | None = None,
+    ) -> None:
+        self._encoders = encoders
+        self._reranking = reranking
+        self._generation = generation
+        self._sentences = sentences
+        self._weights = weights or Weights()
+        self._fall = fall or Fall()
+
+    async def write(self, ask: Ask) -> AsyncIterator[Written]:
+        """The chosen pieces one by one; nothing where none of the sources answers. Raises nothing of models."""
+        chosen = await self.chosen(ask)
+        room = ask.max_tokens * CHARS_PER_TOKEN
+        before: Unit | None = None
+        for unit in chosen:
+            text = _joined(before, unit)
+            if before is not None and len(text) > room:
+                yield Written("", finish="length")
+                return
+            room -= len(text)
+            before = unit
+            yield Written(text)
+
+    async def chosen(self, ask: Ask) -> list[Unit]:
+        """What the answer is made of, in order."""
+        pieces = await asyncio.to_thread(pieces_of, ask.sources)
+        if not pieces:
+            return []
+        question = question_of(ask.query or ask.question, pieces)
+        scores = await self._scores(question, pieces, ask.deadline)
+        return choose(question, pieces, scores, self._sentences, self._fall)
+
+    async def _scores(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
+        weights = self._weights
+        parts = cheap(question, pieces, weights)
+        none: list[float | None] = [None] * len(pieces)
+        scores = whole(parts, none, none, weights)
+        nearest = _best(scores, EMBEDDED)
+        cosines = _spread(await self._cosines(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
+        scores = whole(parts, cosines, none, weights)
+        nearest = _best(scores, CROSSED)
+        crosses = _spread(await self._crosses(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
+        return whole(parts, cosines, crosses, weights)
+
+    async def _cosines(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
+        """In the order of the pieces; empty where the encoder did not say in time."""
+        generation = self._generation()
+        if self._encoders is None or generation is None or not self._encoders.warm(generation):
+            return []
+        encoders = self._encoders
+
+        async def compared() -> list[float]:
+            asked, *found = await asyncio.gather(
+                encoders.embed(generation, question.text),
+                *(encoders.embed_passage(generation, in_context(one.unit)) for one in pieces),
+            )
+            return [float(value) for value in np.concatenate(found) @ asked.reshape(-1)]
+
+        try:
+            return await asyncio.wait_for(compared(), _patience(COSINE_S, deadline))
+        except TimeoutError:
+            return []
+        except HeadwaterError as error:
+            log.warning("sentences were not compared by cosine", extra={"fields": {"error": type(error).__name__}})
+            return []
+
+    async def _crosses(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
+        """Of the first pieces, as many as were scored."""
+        if self._reranking is None:
+            return []
+        until = time.monotonic() + _patience(CROSS_S, deadline)
+        texts = [in_context(one.unit) for one in pieces]
+        found = await self._reranking.rank(question.text, texts, "full", wanted=len(texts), deadline=until)
+        return list(found.scores)
+
+
+def pieces_of(sources: Sequence[Source]) -> list[Known]:
+    """All pieces of all sources, passage by passage."""
+    found: list[Known] = []
+    for source in sources:
+        passage = source.passage
+        for unit in units(source.text, source.number, passage.heading_path):
+            found.append(known(unit, passage.title, passage.rank, passage.in_effect))
+    return found
+
+
+def in_context(unit: Unit) -> str:
+    """A piece as a model reads it: alone it may not say what it speaks of."""
+    headings = dict.fromkeys(unit.headings[-2:])
+    return ". ".join((*headings, unit.text[:SHOWN_CHARS]))
+
+
+def _joined(before: Unit | None, unit: Unit) -> str:
+    """The piece with its footnote and what stands between it and the one before."""
+    note = f"[^{unit.source}]"
+    if unit.kind == "code":
+        if "\n" in unit.text:
+            return f"{'' if before is None else chr(10)}{unit.shown}\n{note}"
+        return f"{'' if before is None else ' '}`{unit.text.strip()}`{note}"
+    if unit.opens or unit.kind == "row":
+        return f"{'' if before is None else chr(10)}- {unit.text}{note}"
+    if before is None:
+        return f"{unit.text}{note}"
+    apart = before.source != unit.source or before.kind == "row" or (before.group != unit.group and before.group >= 0)
+    return f"{chr(10) if apart else ' '}{unit.text}{note}"
+
+
+def _best(scores: Sequence[float], most: int) -> list[int]:
+    return sorted(range(len(scores)), key=lambda n: (-scores[n], n))[:most]
+
+
+def _spread(found: Sequence[float], places: Sequence[int], count: int) -> list[float | None]:
+    """Values at their places; what was not asked about gets the smallest value, so that all are on one scale. Nothing
+    where nothing was found."""
+    if not found:
+        return [None] * count
+    values: list[float | None] = [min(found)] * count
+    for place, value in zip(places, found, strict=False):
+        values[place] = value
+    return values
+
+
+def _patience(most: float, deadline: float) -> float:
+    return max(0.0, min(most, (deadline - time.monotonic()) / 2))
