@@ -58,14 +58,15 @@ def expansion(session: Session) -> Iterable[Result]:
     made = session.world("expansion", lambda: world)
     asked = [q.model_copy(update={"tenant": FOLDER_TENANT}) for q in questions_of(paths)[0] if q.answerable]
     asked = [q for q in asked if q.kind == HOPS] + [q for q in asked if q.kind != HOPS][: session.sizes.split_questions]
-    _await_pages(session, made, sum(1 for _ in corpus.pages(made.wiki)))
+    await_pages(session, made, sum(1 for _ in corpus.pages(made.wiki)))
     scores = {kind: _ask(session, made, asked, kind) for kind in KINDS}
     for kind in KINDS[1:]:
         yield _compared(kind, scores["none"], scores[kind])
     session.close_world()
 
 
-def _await_pages(session: Session, world: World, wanted: int) -> None:
+def await_pages(session: Session, world: World, wanted: int) -> None:
+    """Until so many pages of the folder are indexed. Raises InfraError."""
     generation, end, had = world.generation().name, time.monotonic() + WAIT_S, 0
     while had < wanted:
         if time.monotonic() > end:

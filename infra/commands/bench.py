@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.commands import bench_quality, bench_search
+from infra.commands import bench_answers, bench_quality, bench_search
 from infra.commands.output import emit_json, progress_console
 from infra.files import exclusive
 from infra.launcher import Services
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 FOLDER = "bench"
 _QUALITY = "Of quality"
-_FIGURES = "Of quality and search"
+_FIGURES = "Of quality, search and context"
+_MODEL = "Of answers"
 
 
 def register(app: typer.Typer) -> None:
@@ -56,6 +57,18 @@ def bench(
     source: Annotated[
         Path | None, typer.Option("--from", help="Show an earlier run's JSON.", rich_help_panel=_FIGURES)
     ] = None,
+    model_path: Annotated[
+        Path | None, typer.Option(help="A GGUF file; needs the extra llm.", rich_help_panel=_MODEL)
+    ] = None,
+    server_url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible server: http://host:port/v1.", rich_help_panel=_MODEL)
+    ] = None,
+    sentences: Annotated[
+        Path | None, typer.Option(help="Write each sentence there, to be labelled.", rich_help_panel=_MODEL)
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Count sentences that were labelled, run nothing.", rich_help_panel=_MODEL)
+    ] = None,
 ) -> None:
     """Measure, each benchmark in a namespace of its own. Exit status 1 where one could not be measured.
 
@@ -72,6 +85,7 @@ def bench(
             typer.echo(f"{one.name:<24} {one.requirement:<4} {one.summary}{mark}")
         typer.echo(f"{bench_quality.NAME:<24} {'A2':<4} fidelity of extraction, retrieval by strategy (alone)")
         typer.echo(f"{bench_search.NAME:<24} {'D2':<4} ranking_quality, ranking_10k, and a table of them (alone)")
+        typer.echo(f"{bench_answers.NAME:<24} {'C2':<4} a small model's answers, raw and checked (alone)")
         return
     if names == [bench_quality.NAME]:
         bench_quality.quality(
@@ -82,19 +96,31 @@ def bench(
         raise InfraError("quality needs no services and runs alone.", f"headwater bench {bench_quality.NAME}")
     if names and bench_search.NAME in names and len(names) > 1:
         raise InfraError("search runs alone.", f"headwater bench {bench_search.NAME}")
-    searching = names == [bench_search.NAME]
-    if json or baseline_python or ((picture or source) and not searching):
+    if labels is not None:
+        emit_json(bench_answers.labelled(labels))
+        return
+    modelled = bench_answers.NAME in (names or [])
+    if (modelled and names != [bench_answers.NAME]) or (not modelled and (model_path or server_url or sentences)):
+        raise InfraError("answers runs alone, with --model-path or --server-url.", "headwater bench answers")
+    searching, supplying = names == [bench_search.NAME], names == [bench_answers.CONTEXT]
+    if json or baseline_python or ((picture or source) and not searching and not supplying):
         raise InfraError("--json, --baseline-python, --picture and --from are options of quality.", "Name it.")
     if size is bench_search.Size.large and not searching:
         raise InfraError("--size is an option of search.", "Name it.")
     if source is not None:
-        bench_search.show(bench_search.read(source), picture)
+        of = bench_search if searching else bench_answers
+        of.show(of.read(source), picture)
         return
-    wanted = chosen(bench_search.benches(size) if searching else names or [], long=long)
+    if modelled:
+        wanted = [bench_answers.bench(model_path, server_url, sentences)]
+    else:
+        wanted = chosen(bench_search.benches(size) if searching else names or [], long=long)
     report: Reporter = Quiet() if json_only else Lines(progress_console())
     results = measure(config.load(), wanted, QUICK if quick else FULL, report)
     if searching and not json_only:
         bench_search.show([result.line(0.0) for result in results], picture)
+    if supplying and not json_only:
+        bench_answers.show([result.line(0.0) for result in results], picture)
     broken = any("error" in result.extra for result in results)
     missed = any(result.ok is False for result in results)
     if broken or (strict and missed):

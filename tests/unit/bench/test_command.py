@@ -113,6 +113,7 @@ def test_the_list_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         *(bench.name for bench in BENCHES),
         "quality",
         "search",
+        "answers",
     ]
     assert not (tmp_path / "state").exists()
 
