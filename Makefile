@@ -89,7 +89,7 @@ requirements: $(STAMP) ## Each requirement with its tests; fails on a bare one
 	@$(BIN)/python -m infra.requirements_table
 
 .PHONY: quality
-quality: $(STAMP) fetch ## Retrieval quality on the golden set
+quality: $(STAMP) fetch ## Retrieval and answers on the golden set
 	@$(BIN)/headwater quality
 
 .PHONY: bench

@@ -120,7 +120,8 @@ def write(path: Path, got: Sequence[tuple[Answered, AnswerResponse]]) -> None:
             common = {"id": one.question.id, "question": one.question.question, "label": None}
             quotes = {c.number: c.quote for c in reply.citations}
             for sentence in reply.sentences:
-                rest = {"released": True, "reason": None, "quotes": [quotes.get(n, "") for n in sentence.citations]}
+                said = [quotes.get(n, "") for n in sentence.citations]
+                rest: dict[str, object] = {"released": True, "reason": None, "quotes": said}
                 file.write(json.dumps({**common, "sentence": sentence.text, **rest}, ensure_ascii=False) + "\n")
             for hidden in reply.withheld_sentences:
                 rest = {"released": False, "reason": hidden.reason, "quotes": []}
