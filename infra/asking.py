@@ -61,6 +61,7 @@ class QueryApi:
             request = SearchRequest(
                 query=query, k=k, mode=mode, filters=filters or SearchFilters(), expand=expand, rerank=rerank,
                 sort=sort, evidence=evidence, cursor=cursor, token_budget=token_budget,
+                cache=False,  # who asks here judges or measures searches
             )  # fmt: skip
         except ValidationError as error:
             first = error.errors()[0]

@@ -122,7 +122,8 @@ class Asker:
 
     def search(self, query: str, k: int = 10, mode: str = "hybrid") -> list[dict[str, object]]:
         """Hits of one search."""
-        answer = self._client.post("/v1/search", json={"query": query, "k": k, "mode": mode, "rerank": "off"})
+        body = {"query": query, "k": k, "mode": mode, "rerank": "off", "cache": False}
+        answer = self._client.post("/v1/search", json=body)
         answer.raise_for_status()
         hits = answer.json()["hits"]
         assert isinstance(hits, list)

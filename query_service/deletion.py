@@ -7,7 +7,7 @@ exist. The proof reads the store with the read-only key, the log, and this proce
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -34,13 +34,18 @@ class Proofs:
     close: Callable[[], None]
 
 
-OpenProofs = Callable[[Embed, Place], Proofs]  # vectors of warm encoders, and this process's caches
+OpenProofs = Callable[[Embed, Sequence[Place]], Proofs]  # vectors of warm encoders, and this process's caches
 
 
 class Deletions:
     """Answers one proof at a time; connects at the first."""
 
-    def __init__(self, open_proofs: OpenProofs | None, reader: IndexReader, encoders: Encoders, clock: Clock) -> None:
+    def __init__(
+        self, open_proofs: OpenProofs | None, reader: IndexReader, encoders: Encoders, clock: Clock,
+        places: Sequence[Place] = (),
+    ) -> None:  # fmt: skip
+        """``places``: further caches of this process."""
+        self._places = (self._caches, *places)
         self._open, self._reader, self._encoders, self._clock = open_proofs, reader, encoders, clock
         self._proofs: Proofs | None = None
         self._turn = asyncio.Lock()
@@ -57,7 +62,7 @@ class Deletions:
 
     def _prove(self, open_proofs: OpenProofs, tenant: str, uid: str, thorough: bool) -> DeletionResponse:
         if self._proofs is None:
-            self._proofs = open_proofs(self._encoders.embed_if_warm, self._caches)
+            self._proofs = open_proofs(self._encoders.embed_if_warm, self._places)
         return self._proofs.prover.prove(tenant, uid, thorough=thorough)
 
     def _caches(self, document: DocumentRef, hidden_at: int) -> DeletionPlace:

@@ -23,6 +23,7 @@ from query_service.inference.lane import Busy, Lane
 from schemas.generation import Generation
 
 MAX_CACHED = 4096
+MAX_BYTES = 32_000_000  # of remembered queries and their vectors
 CONNECTIONS = 4  # requests to one endpoint at once
 SHORTEST = 32  # characters to which a passage is cut at most
 
@@ -60,6 +61,7 @@ class Encoders:
         self._loaded: dict[str, _Loaded] = {}
         self._breakers: dict[str, Breaker] = {}
         self._cache: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
+        self._bytes = 0
 
     @staticmethod
     def _key(generation: Generation) -> str:
@@ -80,7 +82,8 @@ class Encoders:
         for key in [key for key in self._loaded if key not in wanted]:
             self._loader.submit(self._loaded.pop(key).close)
         for entry in [entry for entry in self._cache if entry[0] not in wanted]:
-            del self._cache[entry]
+            self._drop(entry)
+        self._tell()
 
     async def embed(self, generation: Generation, text: str) -> Vectors:
         """Unit vector of the query, shape (1, dimension). Raises EncoderUnavailable.
@@ -95,12 +98,29 @@ class Encoders:
                 found = await asyncio.wrap_future(self._of(generation).lane.submit(text))
             except Exception as error:
                 raise _told(error) from error
-            self._cache[key] = found
-            while len(self._cache) > MAX_CACHED:
-                self._cache.popitem(last=False)
+            self._metrics.count("headwater_cache_total", cache="embeddings", outcome="miss")
+            self._remember(key, found)
         else:
+            self._metrics.count("headwater_cache_total", cache="embeddings", outcome="hit")
             self._cache.move_to_end(key)
         return found
+
+    def _remember(self, key: tuple[str, str], vector: Vectors) -> None:
+        self._drop(key)  # two requests with the same query may both have asked
+        self._cache[key] = vector
+        self._bytes += _size(key, vector)
+        while self._cache and (len(self._cache) > MAX_CACHED or self._bytes > MAX_BYTES):
+            self._drop(next(iter(self._cache)))
+        self._tell()
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        vector = self._cache.pop(key, None)
+        if vector is not None:
+            self._bytes -= _size(key, vector)
+
+    def _tell(self) -> None:
+        self._metrics.set("headwater_cache_entries", len(self._cache), cache="embeddings")
+        self._metrics.set("headwater_cache_bytes", self._bytes, cache="embeddings")
 
     async def embed_passage(self, generation: Generation, text: str) -> Vectors:
         """Unit vector of a text as one of a passage, shape (1, dimension); one that is too long is cut. Nothing is
@@ -172,6 +192,11 @@ class Encoders:
         self._loader.shutdown(wait=False, cancel_futures=True)
         for loaded in self._loaded.values():
             loaded.close()
+
+
+def _size(key: tuple[str, str], vector: Vectors) -> int:
+    """Bytes of an entry; the text counts as UTF-8, the generation's name is shared."""
+    return len(key[1].encode("utf-8", "surrogatepass")) + vector.nbytes
 
 
 def _embedded(encoder: Embedder, texts: Sequence[str]) -> Sequence[Vectors | Exception]:

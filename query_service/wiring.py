@@ -104,12 +104,12 @@ def reading(settings: Settings) -> Settings:
 def proofs_factory(settings: Settings, clock: Clock) -> OpenProofs:
     """Proofs of deletions over a store that is opened with the read-only key, where there is one."""
 
-    def open_proofs(embed: Embed, caches: Place) -> Proofs:
+    def open_proofs(embed: Embed, caches: Sequence[Place]) -> Proofs:
         from pipeline.index.store import WeaviateStore
 
         only = reading(settings)
         store = WeaviateStore(only)
-        return Proofs(Prover(only, store, clock=clock, embed=embed, more=(caches,)), store.close)
+        return Proofs(Prover(only, store, clock=clock, embed=embed, more=caches), store.close)
 
     return open_proofs
 

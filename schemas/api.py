@@ -97,6 +97,11 @@ class SearchRequest(ClosedModel):
         default="none", description="Further queries, thought of by rules (decompose) or by a generator (the others)."
     )
     explain: bool = Field(default=False, description="The reply shows each step of the expansion.")
+    cache: bool = Field(
+        default=True,
+        description="A reply that was given before may be given again, checked as any reply is. False for whoever "
+        "measures searches.",
+    )
     after: str | None = Field(
         default=None,
         min_length=1,
@@ -240,6 +245,12 @@ class SearchResponse(ClosedModel):
     fresh: bool | None = Field(description="Whether the write named by 'after' is in the answer; null without 'after'.")
     counts: SearchCounts
     starved: bool = Field(description="More may exist than could be looked through in time.")
+    weak: bool = Field(
+        default=False,
+        description="Nothing fits the query well: no answer should rest on these hits alone. Judged on the first page, "
+        "by what the caller may read alone.",
+    )
+    cached: bool = Field(default=False, description="It was given before, and nothing it rests on changed since.")
     rerank: RerankReport | None = None
     suggestion: Suggestion | None = None
     next_cursor: Cursor | None = Field(default=None, description="For the next page; null at the end.")

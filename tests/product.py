@@ -137,7 +137,7 @@ class Product:
     def ask(self, user: str, query: str, tenant: str = "acme", **body: Any) -> httpx.Response:
         """POST /v1/search as a person."""
         # Tests ask which documents are met; most hold the same few words. A reranker would order by what fits its time.
-        payload = {"query": query, "k": 10, "duplicates": "keep", "rerank": "off", **body}
+        payload = {"query": query, "k": 10, "duplicates": "keep", "rerank": "off", "cache": False, **body}
         return self._client.post(f"{self.query}/v1/search", json=payload, headers=self._bearer(user, tenant))
 
     def _bearer(self, user: str, tenant: str) -> dict[str, str]:

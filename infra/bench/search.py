@@ -186,7 +186,7 @@ def _ask(base: str, token: str, questions: Questions, count: int, asked: Asked, 
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=base, headers=headers, timeout=30, trust_env=False) as client:
         for _ in range(count):
-            body = {"query": questions.take(), "k": K, "mode": "hybrid", "rerank": rerank}
+            body = {"query": questions.take(), "k": K, "mode": "hybrid", "rerank": rerank, "cache": False}
             begun = time.perf_counter()
             answer = client.post("/v1/search", json=body)
             ms = (time.perf_counter() - begun) * 1000
@@ -225,7 +225,7 @@ async def _inside(settings: Settings, corpus: Corpus, count: int) -> Table:
         async def ask(scope: int, number: int, asked: Asked) -> None:
             caller = Scope(tenant=TENANT, subject=person(scope))
             for _ in range(number):
-                request = SearchRequest(query=questions.take(), k=K, rerank="off")
+                request = SearchRequest(query=questions.take(), k=K, rerank="off", cache=False)
                 begun = time.perf_counter()
                 answer = await parts.service.search(caller, request)
                 asked.note((time.perf_counter() - begun) * 1000, answer)

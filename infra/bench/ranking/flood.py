@@ -69,7 +69,7 @@ async def _flood(
 async def _ask(http: httpx.AsyncClient, headers: dict[str, str], question: str, found: Flooded) -> None:
     asked = time.perf_counter()
     try:
-        answer = await http.post("/v1/search", headers=headers, json={"query": question, "k": K})
+        answer = await http.post("/v1/search", headers=headers, json={"query": question, "k": K, "cache": False})
     except httpx.HTTPError as error:
         found.kinds[type(error).__name__] += 1
         return

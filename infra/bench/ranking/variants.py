@@ -35,7 +35,7 @@ class Variant:
 
     def fields(self) -> dict[str, Any]:
         """Of a search request."""
-        return {"rerank": "off", **self.request}
+        return {"rerank": "off", "cache": False, **self.request}
 
     def measured(self, settings: Settings) -> tuple[object, ...]:
         """Equal for two variants that come to the same under these settings: one of them is asked."""

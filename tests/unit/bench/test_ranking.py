@@ -345,4 +345,4 @@ def test_large_adds_the_large_corpus() -> None:
 
 
 def test_variants_are_named_in_their_own_words() -> None:
-    assert Variant("x", "y").fields() == {"rerank": "off"}
+    assert Variant("x", "y").fields() == {"rerank": "off", "cache": False}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,7 +86,7 @@ class Deleted(World):
 
     def dependencies(self) -> Dependencies:
         return replace(
-            super().dependencies(), open_proofs=lambda embed, caches: Proofs(self.prover(caches), self.store.close)
+            super().dependencies(), open_proofs=lambda embed, caches: Proofs(self.prover(*caches), self.store.close)
         )
 
 
@@ -246,9 +246,9 @@ async def test_records_that_a_query_service_still_remembers_are_counted_once_and
     assert _cache(await deletions.prove(TENANT, DOC.uid, False)).clean and len(opened) == 1
 
 
-def _opened(world: Deleted, caches: Place, opened: list[Place]) -> Proofs:
-    opened.append(caches)
-    return Proofs(world.prover(caches), lambda: None)
+def _opened(world: Deleted, caches: Sequence[Place], opened: list[Place]) -> Proofs:
+    opened.extend(caches)
+    return Proofs(world.prover(*caches), lambda: None)
 
 
 def _cache(found: DeletionResponse) -> DeletionPlace:
