@@ -312,6 +312,7 @@ class Hit:
     document_uid: str
     tier: Tier
     score: float  # cosine distance for dense (smaller is nearer), the store's BM25 for sparse (tier-local only)
+    lexical: str | None = None  # analysed text, where the sparse or the exact leg found it: for scoring, never shown
 
 
 @dataclass(frozen=True)
@@ -393,10 +394,11 @@ class IndexReader(Protocol):
         """Analysed text of chunks, asked in the tier in which each was found (in both where it has moved since)."""
         ...
 
-    async def vectors(
-        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
-    ) -> dict[str, Vectors]:  # fmt: skip
-        """Vectors of chunks, shape (dimension,), asked in the tier in which each was found; absent where it left it."""
+    async def passages(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]], *, vectors: bool = False
+    ) -> tuple[dict[str, ChunkText], dict[str, Vectors]]:
+        """Stored text of chunks, asked in the tier in which each was found (in both where it has moved since), and
+        where wanted their vectors, shape (dimension,); absent where the chunk left that tier."""
         ...
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]: ...

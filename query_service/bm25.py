@@ -29,14 +29,20 @@ def score(query: Sequence[str], lexical: str, statistics: TermStatistics) -> flo
 
 def scorer(query: Sequence[str], statistics: TermStatistics) -> Callable[[str], float]:
     """``score`` of one query, for many chunks."""
-    weights = [(term, idf(statistics.chunks, statistics.document_frequency.get(term, 0))) for term in query]
+    weights = [
+        (term, f" {term} ", often * idf(statistics.chunks, statistics.document_frequency.get(term, 0)))
+        for term, often in Counter(query).items()
+    ]
     average = statistics.average_length or 1.0
 
     def scored(lexical: str) -> float:
-        words = lexical.split(" ") if lexical else []
-        counts = Counter(words)
-        norm = K1 * (1.0 - B + B * len(words) / average)
-        return sum((weight * tf / (tf + norm) for term, weight in weights if (tf := counts.get(term))), 0.0)
+        # Only the query's words are counted. Each word with blanks of its own, so that neighbours are both found.
+        present = [(whole, weight) for term, whole, weight in weights if term in lexical]
+        if not present:
+            return 0.0
+        apart = f" {lexical.replace(' ', '  ')} "
+        norm = K1 * (1.0 - B + B * (lexical.count(" ") + 1) / average)
+        return sum((weight * tf / (tf + norm) for whole, weight in present if (tf := apart.count(whole))), 0.0)
 
     return scored
 

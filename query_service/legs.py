@@ -27,6 +27,7 @@ class Candidate:
     distance: float | None = None
     sparse: bool = False
     exact: bool = False
+    lexical: str | None = None  # analysed text, where words found it: for scoring
 
 
 @dataclass
@@ -45,6 +46,8 @@ class Pool:
                 self.found[hit.chunk_id] = candidate
             elif hit.tier == "hot":
                 candidate.tier = "hot"
+            if hit.lexical is not None:
+                candidate.lexical = hit.lexical
             if leg == "dense":
                 nearer = candidate.distance is None or hit.score < candidate.distance
                 candidate.distance = hit.score if nearer else candidate.distance

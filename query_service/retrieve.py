@@ -34,6 +34,7 @@ class _State:
     records: dict[str, AccessRecord | None] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     verdicts: dict[str, Refusal | None] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)  # BM25 of what words found, admitted or not: never told
 
     def admits(self, chunk_id: str) -> bool:
         """Whether the chunk was judged and admitted."""
@@ -87,7 +88,9 @@ class Retriever:
             where = search_filter(narrowing, closure if filtered else None)
             await search(self._reader, plan, where, limit, pool)
             watch.lap("search")
-            await self._admit_best(plan, pool, narrowing, closure, state, depth)
+            await self._score(plan, pool.by_words(), state, statistics)
+            watch.lap("fuse")
+            await self._admit_best(plan, pool, narrowing, closure, state, depth, fold=limits.fold)
             watch.lap("admit")
             if not self._short_legs(pool, state, want):
                 break
@@ -147,16 +150,31 @@ class Retriever:
     # ------------------------------------------------------------ admission
 
     async def _admit_best(
-        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, depth: int
+        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, depth: int, *, fold: bool
     ) -> None:
-        """Judge what the words found and the nearest of the merged dense list, until ``depth`` of it are admitted.
+        """Judge the nearest and the best by words, each until more than ``depth`` different passages are admitted.
 
-        Nothing is cut before admission: farther candidates are judged as soon as nearer ones were refused.
+        Nothing is cut before admission: farther candidates are judged as soon as nearer ones were refused. One more
+        than is ranked tells whether there is more, without a word about what was not admitted.
         """
-        nearest = pool.by_distance()
-        await self._admit(plan, [*pool.by_words(), *nearest[:depth]], narrowing, closure, state)
-        if len(nearest) > depth and sum(state.admits(c.chunk_id) for c in nearest[:depth]) < depth:
-            await self._admit(plan, nearest[depth:], narrowing, closure, state)
+        words = pool.by_words()
+        found = fuse.order({c.chunk_id: s for c in words if not c.exact and (s := state.scores[c.chunk_id]) > 0.0})
+        lists = [pool.by_distance(), [pool.found[chunk_id] for chunk_id in found]]
+        wanted = depth + 1
+        for at in range(0, max(1, *map(len, lists)), wanted):
+            batch = [c for c in words if c.exact] if at == 0 else []  # they stand in front wherever they are in a list
+            for ranked in lists:
+                if self._passages(ranked[:at], state, fold) < wanted:
+                    batch += ranked[at : at + wanted]
+            if not batch:
+                return
+            await self._admit(plan, batch, narrowing, closure, state)
+
+    @staticmethod
+    def _passages(judged: Sequence[Candidate], state: _State, fold: bool) -> int:
+        """How many of them are admitted, equal ones counted once where they are folded."""
+        admitted = [c.chunk_id for c in judged if state.admits(c.chunk_id)]
+        return len({state.places[c].entry.embed_hash or c for c in admitted}) if fold else len(admitted)
 
     async def _admit(
         self,
@@ -194,7 +212,7 @@ class Retriever:
         """Refuse what holds a quoted phrase's words, but not next to each other; only admitted texts are looked at."""
         if not admitted:
             return
-        texts = await self._reader.lexical(plan.generation, plan.tenant, _by_tier(admitted))
+        texts = await self._lexical(plan, admitted)
         for c in admitted:
             if not phrases.holds(texts.get(c.chunk_id, ""), plan.phrases):
                 state.verdicts[c.chunk_id] = Refusal.FILTER
@@ -299,7 +317,8 @@ class Retriever:
     ) -> list[Ranked]:
         """Ranks among the admitted, one-based, ``depth`` a list; holders of all identifiers first, then by fusion."""
         distances = {c: x.distance for c, x in admitted.items() if x.distance is not None}
-        scores = await self._sparse_scores(plan, [x for x in admitted.values() if x.sparse], statistics)
+        await self._score(plan, [x for x in admitted.values() if x.sparse], state, statistics)
+        scores = {c: s for c, x in admitted.items() if x.sparse and (s := state.scores[c]) > 0.0}
         exact = [c for c, x in admitted.items() if x.exact]
         if limits.fold:
             hashes = {c: state.places[c].entry.embed_hash for c in admitted}
@@ -346,19 +365,30 @@ class Retriever:
             )
         return expand.expanded(ranked)
 
-    async def _sparse_scores(
-        self, plan: Plan, found: Sequence[Candidate], asked: asyncio.Future[TermStatistics] | None
-    ) -> dict[str, float]:
-        """BM25 of admitted candidates only, from statistics over both tiers."""
-        if not found or not plan.terms:
-            return {}
+    async def _score(
+        self, plan: Plan, found: Iterable[Candidate], state: _State, asked: asyncio.Future[TermStatistics] | None
+    ) -> None:
+        """Give what words found its BM25 from statistics over both tiers, once; 0 without words or a text."""
+        new = [c for c in found if c.chunk_id not in state.scores]
+        if not new:
+            return
+        if not plan.terms:
+            state.scores.update((c.chunk_id, 0.0) for c in new)
+            return
         statistics, texts = await asyncio.gather(
             asked if asked is not None else self._reader.statistics(plan.generation, plan.tenant, plan.terms),
-            self._reader.lexical(plan.generation, plan.tenant, _by_tier(found)),
+            self._lexical(plan, new),
         )
         score = bm25.scorer(plan.terms, statistics)
-        scores = {c: score(text) for c, text in texts.items()}
-        return {c: s for c, s in scores.items() if s > 0.0}
+        state.scores.update((c.chunk_id, score(texts.get(c.chunk_id, ""))) for c in new)
+
+    async def _lexical(self, plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
+        """Analysed texts by chunk id: those that came with the hits, the others are read."""
+        texts = {c.chunk_id: c.lexical for c in candidates if c.lexical is not None}
+        lacking = [c for c in candidates if c.lexical is None]
+        if lacking:
+            texts.update(await self._reader.lexical(plan.generation, plan.tenant, _by_tier(lacking)))
+        return texts
 
     @staticmethod
     def _count(pool: Pool, state: _State, outcome: Outcome) -> None:

@@ -203,21 +203,14 @@ class Shelf:
         """Texts and vectors of the batch, and by chunk id the records under which it and its twins may be read now."""
         members = [m for r in batch for m in (itself(r), *r.twins)]
         plan = self._plan
-        texts, allowed, vectors = await asyncio.gather(
-            self._reader.chunks(plan.generation, plan.tenant, [r.candidate.chunk_id for r in batch]),
-            self._allowed(members),
-            self._vectors(batch),
-        )
-        return texts, allowed, vectors
-
-    async def _vectors(self, batch: Sequence[Ranked]) -> dict[str, Vectors]:
-        """From the tier in which each was found, one call a tier."""
-        if not self._folding.vectors:
-            return {}
         tiers: dict[Tier, list[str]] = {}
         for ranked in batch:
             tiers.setdefault(ranked.candidate.tier, []).append(ranked.candidate.chunk_id)
-        return await self._reader.vectors(self._plan.generation, self._plan.tenant, tiers)
+        (texts, vectors), allowed = await asyncio.gather(
+            self._reader.passages(plan.generation, plan.tenant, tiers, vectors=self._folding.vectors),
+            self._allowed(members),
+        )
+        return texts, allowed, vectors
 
     async def _allowed(self, members: Sequence[Twin]) -> dict[str, AccessRecord]:
         uids = sorted({m.candidate.document_uid for m in members})

@@ -211,6 +211,11 @@ class AsyncConnection:
                 self._client = client
             return self._client
 
+    async def search(self, request: Any) -> Any:
+        """Reply to a SearchRequest, past the client's own retries. Raises StoreUnavailable or TenantMissing."""
+        connection = (await self.client())._connection
+        return await connection._grpc_stub.Search(request, metadata=connection.grpc_headers())  # type: ignore[union-attr]
+
     async def close(self) -> None:
         """Close what was opened."""
         if self._client is not None:

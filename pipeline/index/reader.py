@@ -15,7 +15,7 @@ from weaviate.classes.query import Metrics
 from pipeline.errors import Reject
 from pipeline.index import filters, frequency, lean, pages
 from pipeline.index.connection import AsyncConnection, TenantMissing, translated
-from pipeline.index.objects import ACTIVE_UID, chunk_text, generation_uid, pages_of, parse
+from pipeline.index.objects import ACTIVE_UID, chunk_text, pages_of, parse
 from pipeline.index.parsed import Parsed
 from pipeline.index.schema import TIERS, Collections
 from pipeline.index.statistics import StatisticsCache, Total
@@ -32,6 +32,8 @@ _TEXT = (
     "document", "section", "heading_path", "text", "lexical", "identifiers", "source", "kind", "content_type",
     "language",
 )  # fmt: skip
+_FOUND = ("document",)
+_FOUND_BY_WORDS = ("document", "lexical")
 _log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
 
@@ -45,8 +47,7 @@ class WeaviateReader:
         self._names = Collections(settings.namespace)
         self._connection = AsyncConnection(settings.weaviate)
         self._handles: dict[tuple[str, str | None], Any] = {}
-        self._directions: dict[str, list[float]] = {}
-        self._statistics = StatisticsCache(self._ask_total, self._ask_frequency)
+        self._statistics = StatisticsCache(self._ask_total, self._ask_frequencies)
         self._parsed = Parsed(PARSED)  # never sections: they are texts
 
     # ------------------------------------------------------------ searches
@@ -55,76 +56,45 @@ class WeaviateReader:
         self, generation: str, tier: Tier, tenant: str, vector: Vectors, where: SearchFilter, limit: int
     ) -> list[Hit]:
         """Nearest chunks by cosine distance; ``vector`` has shape (dimension,) or (1, dimension)."""
-        if filters.nothing_matches(where):
-            return []
-        handle = await self._handle(self._names.tier(tier, generation), tenant)
-        try:
-            with translated("dense search"):
-                request = handle.query._query.near_vector(
-                    near_vector=np.asarray(vector, dtype=np.float32).reshape(-1).tolist(),
-                    filters=filters.build(where),
-                    limit=limit,
-                    return_properties=["document"],
-                    return_metadata=lean.DISTANCE,
-                )
-            return await lean.hits(handle, tier, request, "dense search")
-        except TenantMissing:
-            return []
+        vector = np.asarray(vector, dtype=np.float32)
+        return await self._search(generation, tier, tenant, where, limit, near_vector=lean.near(vector), distance=True)
 
     async def sparse(
         self, generation: str, tier: Tier, tenant: str, query: str, where: SearchFilter, limit: int
     ) -> list[Hit]:
         """Best chunks by BM25 over ``lexical``; ``query`` holds space-joined analysed tokens."""
-        if not query.strip() or filters.nothing_matches(where):
+        if not query.strip():
             return []
-        handle = await self._handle(self._names.tier(tier, generation), tenant)
-        try:
-            with translated("sparse search"):
-                request = handle.query._query.bm25(
-                    query=query,
-                    properties=["lexical"],
-                    filters=filters.build(where),
-                    limit=limit,
-                    return_properties=["document"],
-                    return_metadata=lean.SCORE,
-                )
-            return await lean.hits(handle, tier, request, "sparse search")
-        except TenantMissing:
-            return []
+        return await self._search(
+            generation, tier, tenant, where, limit, _FOUND_BY_WORDS, bm25_search=lean.words(query), score=True
+        )
 
     async def exact(
         self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int
     ) -> list[Hit]:  # fmt: skip
         """Chunks that hold all of ``where.identifiers`` (casefolded), unranked; without identifiers none."""
-        if not where.identifiers or filters.nothing_matches(where):
+        if not where.identifiers:
             return []
-        handle = await self._handle(self._names.tier(tier, generation), tenant)
-        try:
-            with translated("exact search"):
-                request = handle.query._query.get(
-                    filters=filters.build(where),
-                    limit=limit,
-                    return_properties=["document"],
-                    return_metadata=lean.ID_ONLY,
-                )
-            return await lean.hits(handle, tier, request, "exact search")
-        except TenantMissing:
-            return []
+        return await self._search(generation, tier, tenant, where, limit, _FOUND_BY_WORDS)
 
     async def listing(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
         """Chunks that pass the filter, unranked; ``limit`` is at most MAX_RECORDS, which the server returns at once."""
+        return await self._search(generation, tier, tenant, where, min(limit, MAX_RECORDS))
+
+    async def _search(
+        self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int,
+        properties: Sequence[str] = _FOUND, *, near_vector: Any = None, bm25_search: Any = None, **metadata: bool,
+    ) -> list[Hit]:  # fmt: skip
         if filters.nothing_matches(where):
             return []
-        handle = await self._handle(self._names.tier(tier, generation), tenant)
+        collection = self._names.tier(tier, generation)
+        asked = lean.request(collection, tenant, limit, filters.build(where), properties, **metadata)
+        if near_vector is not None:
+            asked.near_vector.CopyFrom(near_vector)
+        if bm25_search is not None:
+            asked.bm25_search.CopyFrom(bm25_search)
         try:
-            with translated("listing"):
-                request = handle.query._query.get(
-                    filters=filters.build(where),
-                    limit=min(limit, MAX_RECORDS),
-                    return_properties=["document"],
-                    return_metadata=lean.ID_ONLY,
-                )
-            return await lean.hits(handle, tier, request, "listing")
+            return await lean.hits(self._connection, tier, asked)
         except TenantMissing:
             return []
 
@@ -148,26 +118,15 @@ class WeaviateReader:
             return Total(0, 0)
         return Total(int(reply.total_count or 0), int(reply.properties["length"].sum_ or 0))
 
-    async def _ask_frequency(self, generation: str, tenant: str, term: str) -> int:
-        return sum(await asyncio.gather(*(self._tier_frequency(generation, tier, tenant, term) for tier in TIERS)))
+    async def _ask_frequencies(self, generation: str, tenant: str, terms: Sequence[str]) -> dict[str, int]:
+        counted = await asyncio.gather(*(self._tier_frequencies(generation, tier, tenant, terms) for tier in TIERS))
+        return {term: sum(found.get(term, 0) for found in counted) for term in terms}
 
-    async def _tier_frequency(self, generation: str, tier: Tier, tenant: str, term: str) -> int:
-        handle = await self._handle(self._names.tier(tier, generation), tenant)
+    async def _tier_frequencies(self, generation: str, tier: Tier, tenant: str, terms: Sequence[str]) -> dict[str, int]:
         try:
-            return await frequency.count(handle, term, await self._direction(generation))
+            return await frequency.counts(self._connection, self._names.tier(tier, generation), tenant, terms)
         except TenantMissing:
-            return 0
-
-    async def _direction(self, generation: str) -> list[float] | None:
-        """Any unit vector of the generation's dimension; None where the generation has no record."""
-        if generation not in self._directions:
-            uid = generation_uid(generation)
-            records = await self._records(self._names.generations, None, [uid])
-            found = _readable(Generation, records).get(uid)
-            if found is None:
-                return None
-            self._directions[generation] = [1.0] + [0.0] * (found.encoder.dimension - 1)
-        return self._directions[generation]
+            return {}
 
     # ------------------------------------------------------------ records
 
@@ -213,37 +172,47 @@ class WeaviateReader:
         )
         return {uid: chunk_text(uid, item) for objects in reversed(found) for uid, item in objects.items()}
 
+    async def passages(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]], *, vectors: bool = False
+    ) -> tuple[dict[str, ChunkText], dict[str, Vectors]]:
+        """Stored text of chunks by the tier in which they were found, and where wanted their vectors, shape
+        (dimension,); one call a tier. One that has moved since is read in both, without a vector."""
+        found = await asyncio.gather(
+            *(
+                self._passage_page(self._names.tier(tier, generation), tenant, page, vectors)
+                for tier, ids in chunk_ids.items()
+                for page in pages_of(ids)
+            )
+        )
+        objects = {uid: item for page in found for uid, item in page.items()}
+        texts = {uid: chunk_text(uid, item) for uid, (item, _) in objects.items()}
+        moved = [uid for ids in chunk_ids.values() for uid in ids if uid not in texts]
+        if moved:
+            texts.update(await self.chunks(generation, tenant, moved))
+        return texts, {uid: vector for uid, (_, vector) in objects.items() if vector is not None}
+
+    async def _passage_page(
+        self, collection: str, tenant: str, ids: list[str], vectors: bool
+    ) -> dict[str, tuple[dict[str, Any], Vectors | None]]:
+        try:
+            return await lean.with_vectors(self._connection, collection, tenant, ids, _TEXT, vectors)
+        except TenantMissing:
+            return {}
+
     async def lexical(self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]) -> dict[str, str]:
         """Analysed text of chunks by the tier in which they were found; one that has moved since is read in both."""
         found = await asyncio.gather(
             *(
-                self._by_ids(self._names.tier(tier, generation), tenant, ids, ("lexical",))
+                self._one_by_ids(self._names.tier(tier, generation), tenant, ids, "lexical")
                 for tier, ids in chunk_ids.items()
                 if ids
             )
         )
-        texts = {uid: str(item.get("lexical") or "") for objects in found for uid, item in objects.items()}
+        texts = {uid: text for objects in found for uid, text in objects.items()}
         moved = [uid for ids in chunk_ids.values() for uid in ids if uid not in texts]
         if moved:
             texts.update((uid, text.lexical) for uid, text in (await self.chunks(generation, tenant, moved)).items())
         return texts
-
-    async def vectors(
-        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
-    ) -> dict[str, Vectors]:  # fmt: skip
-        """Vectors of chunks by the tier in which they were found, shape (dimension,); one call a tier."""
-        calls = (
-            self._vector_page(self._names.tier(tier, generation), tenant, page)
-            for tier, ids in chunk_ids.items()
-            for page in pages_of(ids)
-        )
-        return {uid: vector for found in await asyncio.gather(*calls) for uid, vector in found.items()}
-
-    async def _vector_page(self, collection: str, tenant: str, ids: list[str]) -> dict[str, Vectors]:
-        try:
-            return await lean.vectors(self._connection, collection, tenant, ids)
-        except TenantMissing:
-            return {}
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """Sections by id."""
@@ -269,7 +238,6 @@ class WeaviateReader:
         """Release handles and statistics of a generation that nobody asks for any more."""
         gone = set(self._names.of_generation(generation))
         self._handles = {place: handle for place, handle in self._handles.items() if place[0] not in gone}
-        self._directions.pop(generation, None)
         self._statistics.forget(generation)
 
     def remembered(self, uid: str) -> list[BaseModel]:
@@ -301,8 +269,19 @@ class WeaviateReader:
         return handle
 
     async def _records(self, collection: str, tenant: str | None, ids: Sequence[str]) -> dict[str, str]:
-        objects = await self._by_ids(collection, tenant, ids, ("record",))
-        return {uid: str(item["record"]) for uid, item in objects.items()}
+        return await self._one_by_ids(collection, tenant, ids, "record")
+
+    async def _one_by_ids(
+        self, collection: str, tenant: str | None, ids: Sequence[str], name: str
+    ) -> dict[str, str]:  # fmt: skip
+        found = await asyncio.gather(*(self._one_page(collection, tenant, page, name) for page in pages_of(ids)))
+        return {uid: text for objects in found for uid, text in objects.items()}
+
+    async def _one_page(self, collection: str, tenant: str | None, ids: list[str], name: str) -> dict[str, str]:
+        try:
+            return await lean.one_by_ids(self._connection, collection, tenant, ids, name)
+        except TenantMissing:
+            return {}
 
     async def _by_ids(
         self, collection: str, tenant: str | None, ids: Sequence[str], properties: Sequence[str]

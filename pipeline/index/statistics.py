@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pipeline.ports import TermStatistics
 
@@ -24,6 +24,7 @@ MAX_TERMS = 100_000
 
 Corpus = tuple[str, str]  # generation, tenant
 V = TypeVar("V")
+Ask = Callable[[Sequence[Hashable]], Awaitable[dict[Hashable, V]]]
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,14 @@ class Total:
 
 
 class _Kept(Generic[V]):
-    """Values by key with the moment they were asked for, refreshed one at a time."""
+    """Values by key with the moment they were asked for; what a request lacks is asked in one question."""
 
     def __init__(self, limit: int, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._clock = clock
         self._values: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
-        self._refreshing: dict[Hashable, asyncio.Task[V]] = {}
+        self._refreshing: set[Hashable] = set()
+        self._tasks: set[asyncio.Task[dict[Hashable, V]]] = set()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -56,59 +58,77 @@ class _Kept(Generic[V]):
         entry = self._values.get(key)
         return None if entry is None else entry[1]
 
-    async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, V]], changes_fast: bool) -> V:
-        """The kept value, or a new one where there is none or it is too old."""
-        entry = self._values.get(key)
-        if entry is None:
-            return await self.fetch(key, ask)
-        age = self._clock() - entry[0]
-        if age > (SHORT_S if changes_fast else STALE_S):
-            return await self.fetch(key, ask)
-        if not changes_fast and age > FRESH_S and key not in self._refreshing:
-            task = asyncio.create_task(self.fetch(key, ask))
-            self._refreshing[key] = task
-            task.add_done_callback(lambda done: self._refreshed(key, done))
-        return entry[1]
+    async def get(
+        self, keys: Sequence[Hashable], ask: Ask[V], changes_fast: Callable[[V], bool]
+    ) -> dict[Hashable, V]:  # fmt: skip
+        """The kept values, new ones where there are none or they are too old."""
+        now = self._clock()
+        found: dict[Hashable, V] = {}
+        lacking: list[Hashable] = []
+        old: list[Hashable] = []
+        for key in keys:
+            entry = self._values.get(key)
+            if entry is None:
+                lacking.append(key)
+                continue
+            asked, value = entry
+            fast = changes_fast(value)
+            if now - asked > (SHORT_S if fast else STALE_S):
+                lacking.append(key)
+                continue
+            found[key] = value
+            if not fast and now - asked > FRESH_S and key not in self._refreshing:
+                old.append(key)
+        if old:
+            self._refreshing.update(old)
+            task = asyncio.create_task(self.fetch(old, ask))
+            self._tasks.add(task)
+            task.add_done_callback(lambda done: self._refreshed(old, done))
+        if lacking:
+            found.update(await self.fetch(lacking, ask))
+        return found
 
-    async def fetch(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
-        """Ask now and keep the answer."""
+    async def fetch(self, keys: Sequence[Hashable], ask: Ask[V]) -> dict[Hashable, V]:
+        """Ask now and keep the answers."""
         asked = self._clock()
-        value = await ask()
-        self._values[key] = (asked, value)
-        self._values.move_to_end(key)
+        found = await ask(keys)
+        for key, value in found.items():
+            self._values[key] = (asked, value)
+            self._values.move_to_end(key)
         while len(self._values) > self._limit:
             self._values.popitem(last=False)
-        return value
+        return found
 
     def drop(self, which: Callable[[Hashable], bool]) -> None:
         """Release the values of some keys."""
         for key in [key for key in self._values if which(key)]:
             del self._values[key]
 
-    def _refreshed(self, key: Hashable, task: asyncio.Task[V]) -> None:
-        self._refreshing.pop(key, None)
+    def _refreshed(self, keys: Sequence[Hashable], task: asyncio.Task[dict[Hashable, V]]) -> None:
+        self._refreshing.difference_update(keys)
+        self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: the old value stays, the next request tries again
+            task.exception()  # seen: the old values stay, the next request tries again
 
     async def close(self) -> None:
         """End refreshes that are on their way."""
-        tasks = list(self._refreshing.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class StatisticsCache:
-    """Totals and document frequencies of each corpus; all questions of one request are asked at once."""
+    """Totals and document frequencies of each corpus; one request asks for all words at once, beside the total."""
 
     def __init__(
         self,
-        ask_total: Callable[[str, str], Coroutine[Any, Any, Total]],
-        ask_frequency: Callable[[str, str, str], Coroutine[Any, Any, int]],
+        ask_total: Callable[[str, str], Awaitable[Total]],
+        ask_frequencies: Callable[[str, str, Sequence[str]], Awaitable[Mapping[str, int]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask_total = ask_total
-        self._ask_frequency = ask_frequency
+        self._ask_frequencies = ask_frequencies
         self._totals: _Kept[Total] = _Kept(MAX_TERMS, clock)
         self._frequencies: _Kept[int] = _Kept(MAX_TERMS, clock)
 
@@ -117,22 +137,27 @@ class StatisticsCache:
         corpus = (generation, tenant)
         known = self._totals.peek(corpus)
         small = known is None or known.chunks < SMALL_CORPUS
-        distinct = list(dict.fromkeys(terms))
-        total, counted = await asyncio.gather(
-            self._totals.get(corpus, lambda: self._ask_total(*corpus), small),
-            asyncio.gather(*(self._frequency(corpus, term, small) for term in distinct)),
+        keys = {(generation, tenant, term): term for term in terms}
+
+        async def ask_total(_: Sequence[Hashable]) -> dict[Hashable, Total]:
+            return {corpus: await self._ask_total(*corpus)}
+
+        async def ask_frequencies(lacking: Sequence[Hashable]) -> dict[Hashable, int]:
+            by_term = {term: key for key, term in keys.items() if key in lacking}
+            counted = await self._ask_frequencies(*corpus, list(by_term))
+            return {key: counted[term] for term, key in by_term.items()}
+
+        totals, counted = await asyncio.gather(
+            self._totals.get([corpus], ask_total, lambda _: small),
+            self._frequencies.get(list(keys), ask_frequencies, lambda frequency: small or frequency == 0),
         )
-        most = max(counted, default=0)
+        total = totals[corpus]
+        most = max(counted.values(), default=0)
         if most > total.chunks:
             # Documents came since the total was counted.
-            total = await self._totals.fetch(corpus, lambda: self._ask_total(*corpus))
-        frequencies = dict(zip(distinct, counted, strict=True))
+            total = (await self._totals.fetch([corpus], ask_total))[corpus]
+        frequencies = {term: counted[key] for key, term in keys.items()}
         return TermStatistics(max(total.chunks, most), total.average_length, frequencies)
-
-    async def _frequency(self, corpus: Corpus, term: str, small: bool) -> int:
-        key = (*corpus, term)
-        changes_fast = small or self._frequencies.peek(key) == 0
-        return await self._frequencies.get(key, lambda: self._ask_frequency(*corpus, term), changes_fast)
 
     def forget(self, generation: str) -> None:
         """Release what is kept of a generation's corpora."""

@@ -665,7 +665,8 @@ class FakeReader:
             for uid, item in self._matching(generation, tier, tenant, where):
                 score = bm25(terms, words[uid], len(words), average, frequency)
                 if score > 0:
-                    hits.append(Hit(uid, str(item.properties["document"]), tier, score))
+                    lexical = str(item.properties["lexical"])
+                    hits.append(Hit(uid, str(item.properties["document"]), tier, score, lexical))
             return sorted(hits, key=lambda hit: -hit.score)[:limit]
 
     async def exact(
@@ -676,7 +677,10 @@ class FakeReader:
             if not where.identifiers:
                 return []
             found = self._matching(generation, tier, tenant, where)
-            return [Hit(uid, str(item.properties["document"]), tier, 0.0) for uid, item in found][:limit]
+            return [
+                Hit(uid, str(item.properties["document"]), tier, 0.0, str(item.properties["lexical"]))
+                for uid, item in found
+            ][:limit]
 
     async def listing(self, generation: str, tier: Tier, tenant: str, where: SearchFilter, limit: int) -> list[Hit]:
         """See the port."""
@@ -748,15 +752,14 @@ class FakeReader:
             tiers = [self._store.tier(generation, tier, tenant) for tier in TIERS]
             return {uid: str(t[uid].properties["lexical"]) for uid in ids for t in tiers if uid in t}
 
-    async def vectors(
-        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]]
-    ) -> dict[str, Vectors]:  # fmt: skip
+    async def passages(
+        self, generation: str, tenant: str, chunk_ids: Mapping[Tier, Sequence[str]], *, vectors: bool = False
+    ) -> tuple[dict[str, ChunkText], dict[str, Vectors]]:
         """See the port."""
-        ids = [uid for found in chunk_ids.values() for uid in found]
-        with self._store.reading("reader.vectors", generation, tenant, ids):
-            stored = {t: self._store.tier(generation, t, tenant) for t in chunk_ids}
-            found = {uid: stored[t].get(uid) for t, wanted in chunk_ids.items() for uid in wanted}
-            return {uid: item.vector for uid, item in found.items() if item is not None and item.vector is not None}
+        texts = await self.chunks(generation, tenant, [uid for found in chunk_ids.values() for uid in found])
+        stored = {t: self._store.tier(generation, t, tenant) for t in chunk_ids} if vectors else {}
+        found = {uid: tier.get(uid) for t, tier in stored.items() for uid in chunk_ids[t]}
+        return texts, {uid: item.vector for uid, item in found.items() if item is not None and item.vector is not None}
 
     async def sections(self, generation: str, tenant: str, section_ids: Sequence[str]) -> dict[str, Section]:
         """See the port."""

@@ -372,12 +372,29 @@ def test_vectors_are_read_from_the_tier_that_is_named(index: Index) -> None:
     tenant = f"t{uuid4().hex[:10]}"
     (hot,) = put(index, tenant, chunk(document(tenant, "a"), "alpha", unit(1.0)))
     (cold,) = put(index, tenant, chunk(document(tenant, "b"), "beta", unit(1.0, 1.0)), tier="cold")
-    found = index.run(index.reader.vectors(GENERATION, tenant, {"hot": [hot], "cold": [cold]}))
+    by_tier: dict[Tier, list[str]] = {"hot": [hot], "cold": [cold]}
+    texts, found = index.run(index.reader.passages(GENERATION, tenant, by_tier, vectors=True))
+    assert {uid: text.text for uid, text in texts.items()} == {hot: "alpha", cold: "beta"}
     assert found.keys() == {hot, cold} and found[hot].shape == (DIMENSION,)
     np.testing.assert_allclose(found[hot], unit(1.0), atol=1e-6)
     np.testing.assert_allclose(found[cold], unit(1.0, 1.0), atol=1e-6)
-    assert index.run(index.reader.vectors(GENERATION, tenant, {"hot": [cold], "cold": []})) == {}
-    assert index.run(index.reader.vectors(GENERATION, f"{tenant}-none", {"hot": [hot]})) == {}
+    assert index.run(index.reader.passages(GENERATION, tenant, by_tier)) == (texts, {})
+    moved, none = index.run(index.reader.passages(GENERATION, tenant, {"hot": [cold], "cold": []}, vectors=True))
+    assert (moved, none) == ({cold: texts[cold]}, {}), "its text is found in the other tier"
+    assert index.run(index.reader.passages(GENERATION, f"{tenant}-none", {"hot": [hot]}, vectors=True)) == ({}, {})
+
+
+@pytest.mark.requirement("B2")
+def test_what_words_find_comes_with_the_text_that_is_scored(index: Index) -> None:
+    tenant = f"t{uuid4().hex[:10]}"
+    (uid,) = put(index, tenant, chunk(document(tenant), "Alpha ERR-7 beta", unit(1.0)))
+    terms = " ".join(analysis.tokens("alpha"))
+    (found,) = index.run(index.reader.sparse(GENERATION, "hot", tenant, terms, ANY, 5))
+    (holds,) = index.run(index.reader.exact(GENERATION, "hot", tenant, SearchFilter(identifiers=("err-7",)), 5))
+    (near,) = index.run(index.reader.dense(GENERATION, "hot", tenant, unit(1.0), ANY, 5))
+    lexical = index.run(index.reader.lexical(GENERATION, tenant, {"hot": [uid]}))[uid]
+    assert found.lexical == holds.lexical == lexical == analysis.lexical("Alpha ERR-7 beta")
+    assert near.lexical is None
 
 
 @pytest.mark.requirement("B2")

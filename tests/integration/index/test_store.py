@@ -182,38 +182,32 @@ def test_address_that_is_none_is_named() -> None:
         WeaviateStore(Settings(weaviate=WeaviateSettings(url="localhost:8080")))
 
 
-class _Counted(Exception):
-    """The objects were counted one by one."""
-
-
-class _NoCounting:
-    """A collection whose aggregation is refused."""
-
-    def __init__(self, handle: object) -> None:
-        self.query = handle.query  # type: ignore[attr-defined]
-
-    @property
-    def aggregate(self) -> object:
-        raise _Counted
-
-
 @pytest.mark.requirement("D1")
-def test_document_frequency_is_told_without_reading_the_objects(server: Server, store: WeaviateStore) -> None:
+def test_document_frequency_is_told_without_reading_the_objects(
+    server: Server, store: WeaviateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = document(TENANT)
     writes = [chunk(owner, "common rare" if i == 0 else "common") for i in range(30)]
     store.insert_chunks(GENERATION, "cold", TENANT, writes)
     store.delete_chunks(GENERATION, TENANT, [w.chunk.chunk_id for w in writes[25:]])
-    direction = unit(1.0).tolist()
+    words = ["common", "rare", "absent", "naïve", "\u6771\u4eac"]
 
-    async def ask() -> None:
+    async def ask(monkeypatch: pytest.MonkeyPatch) -> None:
         reader = WeaviateReader(server.settings(store._names.namespace))
-        handle = await reader._handle(store._names.tier("cold", GENERATION), TENANT)
-        assert await frequency.count(_NoCounting(handle), "common", direction) == 25
-        assert await frequency.count(_NoCounting(handle), "rare", direction) == 1
-        with pytest.raises(_Counted):
-            await frequency.count(_NoCounting(handle), "common", None)
-        assert await frequency.count(handle, "common", None) == 25
-        assert await frequency.count(handle, "absent", direction) == 0
+        collection = store._names.tier("cold", GENERATION)
+        expected = {"common": 25, "rare": 1, "absent": 0, "naïve": 0, "\u6771\u4eac": 0}
+        # Without a profile each is counted, and the two ways agree.
+        with monkeypatch.context() as silent:
+            silent.setattr(frequency, "_told", lambda reply: {})
+            assert await frequency.counts(reader._connection, collection, TENANT, words) == expected
+
+        async def refused(*_: object) -> int:
+            raise AssertionError("the objects were counted one by one")
+
+        with monkeypatch.context() as strict:
+            strict.setattr(frequency, "_counted", refused)
+            assert await frequency.counts(reader._connection, collection, TENANT, words) == expected
+            assert await frequency.counts(reader._connection, collection, TENANT, ["absent"]) == {"absent": 0}
         await reader.close()
 
-    asyncio.run(ask())
+    asyncio.run(ask(monkeypatch))

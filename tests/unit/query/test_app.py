@@ -132,9 +132,7 @@ async def test_a_date_outside_the_token_is_named(world: World) -> None:
 
 
 @pytest.mark.requirement("I8")
-@pytest.mark.parametrize(
-    "call", ["dense", "sparse", "access", "manifests", "chunks", "lexical", "principals", "statistics"]
-)
+@pytest.mark.parametrize("call", ["dense", "sparse", "access", "manifests", "chunks", "principals", "statistics"])
 async def test_a_store_that_is_down_is_503_with_retry_after(world: World, call: str) -> None:
     world.principal("user:ann")
     world.document("a", "plan")

@@ -317,13 +317,14 @@ async def test_vectors_are_read_only_where_they_are_needed_and_from_their_tier(w
     async with world.running() as run:
         reader = run.parts.reader
         asked: list[dict[str, list[str]]] = []
-        real = reader.vectors
+        real = reader.passages
 
-        async def noting(generation: str, tenant: str, tiers: dict[str, list[str]]) -> Any:
-            asked.append(tiers)
-            return await real(generation, tenant, tiers)
+        async def noting(generation: str, tenant: str, tiers: dict[str, list[str]], *, vectors: bool) -> Any:
+            if vectors:
+                asked.append(tiers)
+            return await real(generation, tenant, tiers, vectors=vectors)
 
-        reader.vectors = noting
+        reader.passages = noting
         await run.search("plan", diversity=1, duplicates="keep")
         assert asked == []
         await run.search("plan", duplicates="keep")
