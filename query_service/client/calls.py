@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from schemas.api import (
     SearchResponse,
     TraceResponse,
 )
+from schemas.api_answer import AnswerRequest, AnswerResponse, Style, Turn, Unsupported
 from schemas.api_feedback import FeedbackRequest, FeedbackResponse
 from schemas.api_neighbours import NeighboursResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
@@ -29,6 +30,8 @@ from schemas.querylog import Verdict
 from schemas.wording import plainly
 
 Reply = TypeVar("Reply", bound=BaseModel)
+ANSWER_S = 120.0
+"""What an answer may take longer than a search: a generator writes, and every sentence is checked."""
 
 
 class SearchFields(TypedDict, total=False):
@@ -51,6 +54,29 @@ class SearchFields(TypedDict, total=False):
     explain: bool
     after: str | None
     wait_ms: int
+    cache: bool
+
+
+class AnswerFields(TypedDict, total=False):
+    """The fields of ``schemas.api_answer.AnswerRequest`` besides the question."""
+
+    history: Sequence[Turn | Mapping[str, str]]
+    style: Style
+    unsupported: Unsupported | None
+    context: int | None
+    token_budget: int | None
+    evidence: Literal["sections", "all"]
+    max_tokens: int | None
+    max_staleness_s: float | None
+    mode: Mode
+    filters: SearchFilters | Mapping[str, Any]
+    rerank: RerankMode | None
+    expand: Expansion
+    after: str | None
+    wait_ms: int
+    language: str | None
+    cache: bool
+    explain: bool
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,13 @@ def search(query: str, fields: SearchFields) -> Call[SearchResponse]:
     request = _checked(SearchRequest, {"query": query, **fields})
     body = request.model_dump(mode="json", exclude_unset=True)
     return Call("POST", "/v1/search", SearchResponse, body=body, extra_s=request.wait_ms / 1000)
+
+
+def answer(question: str, fields: AnswerFields, *, stream: bool = False) -> Call[AnswerResponse]:
+    """``POST /v1/answer``. Raises InvalidRequest, with the fields' names, before anything is sent."""
+    request = _checked(AnswerRequest, {"question": question, **fields, **({"stream": True} if stream else {})})
+    body = request.model_dump(mode="json", exclude_unset=True)
+    return Call("POST", "/v1/answer", AnswerResponse, body=body, extra_s=ANSWER_S + request.wait_ms / 1000)
 
 
 def feedback(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 import httpx
 
 from query_service.client import calls
-from query_service.client.calls import Call, Paging, Reply, SearchFields, Sections, Waiting
+from query_service.client.answers import Answers, AsyncAnswers
+from query_service.client.calls import Paging, SearchFields, Sections, Waiting
+from query_service.client.common import CONNECTIONS, TIMEOUT_S
 from query_service.client.errors import UnexpectedReply
-from query_service.client.exchange import AskToken, Credentials, Lost, Pause, Retry, Send, exchange
-from query_service.client.reading import Reading
+from query_service.client.exchange import Credentials, Retry
 from schemas.api import (
     DocumentResponse,
     FreshnessResponse,
@@ -29,60 +27,8 @@ from schemas.api_neighbours import NeighboursResponse
 from schemas.api_ranking import Evidence
 from schemas.querylog import Verdict
 
-TIMEOUT_S = 30.0
-CONNECT_S = 5.0
-CONNECTIONS = httpx.Limits(max_connections=50, max_keepalive_connections=20, keepalive_expiry=30.0)
 
-
-class _Common:
-    """Address, credentials and timeouts of both clients.
-
-    ``base_url`` is the service's address (``http://127.0.0.1:8700``); ``timeout_s`` bounds one attempt, besides what
-    the service was asked to wait. Raises ValueError.
-    """
-
-    def __init__(
-        self, base_url: str, credentials: Credentials, timeout_s: float, retry: Retry | None, headers: dict[str, str]
-    ) -> None:
-        address = httpx.URL(base_url)
-        if address.scheme not in ("http", "https") or not address.host:
-            raise ValueError("base_url: needs a whole address, such as https://search.example")
-        if address.userinfo:
-            raise ValueError("base_url: holds a user or password; give a token or an API key instead")
-        if address.query or address.fragment:
-            raise ValueError("base_url: holds a query or a fragment; give the address alone")
-        self._base = str(address).rstrip("/")
-        self._credentials = credentials
-        self._timeout_s = timeout_s
-        self._retry = retry if retry is not None else Retry()
-        self._headers = headers
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._base!r}, {self._credentials!r})"
-
-    def _until(self, step: Send) -> float:
-        """When an attempt that begins now is over, by the monotonic clock."""
-        return time.monotonic() + self._timeout_s + step.call.extra_s
-
-    def _options(self, step: Send) -> dict[str, Any]:
-        call = step.call
-        return {
-            "method": call.method,
-            "url": self._base + call.path,
-            "params": dict(call.params) or None,
-            "json": call.body,
-            "headers": {"Accept": "application/json", **self._headers, **step.headers},
-            "timeout": httpx.Timeout(self._timeout_s + call.extra_s, connect=min(CONNECT_S, self._timeout_s)),
-            "follow_redirects": False,  # a token goes to no other address
-        }
-
-
-def _lost(error: httpx.HTTPError) -> Lost:
-    # A read that timed out did cost the service its work: asking again would cost it more.
-    return Lost(type(error).__name__, not isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol))
-
-
-class HeadwaterClient(_Common):
+class HeadwaterClient(Answers):
     """Searches and reads as one caller. Blocking; may be shared by threads; keeps connections open.
 
     ``token`` is a token or a function that gives one; ``api_key`` is an API key. ``http`` brings a client of your own,
@@ -185,35 +131,8 @@ class HeadwaterClient(_Common):
             waiting.take(self._run(call))
         return waiting.fresh
 
-    def _run(self, call: Call[Reply]) -> Reply:
-        steps, answer = exchange(call, self._credentials, self._retry, self._base), None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                reply: Reply = end.value
-                return reply
-            answer = self._do(step)
 
-    def _do(self, step: Send | Pause | AskToken) -> Any:
-        if isinstance(step, Pause):
-            time.sleep(step.seconds)
-            return None
-        if isinstance(step, AskToken):
-            assert self._credentials.source is not None
-            return self._credentials.source()
-        try:
-            until = self._until(step)
-            with self._http.stream(**self._options(step)) as reply:
-                reading = Reading(reply, until)
-                for part in reply.iter_bytes():
-                    reading.take(part)
-            return reading.received()
-        except httpx.HTTPError as error:
-            return _lost(error)
-
-
-class AsyncHeadwaterClient(_Common):
+class AsyncHeadwaterClient(AsyncAnswers):
     """``HeadwaterClient``, awaited. ``token`` may also be a coroutine function. For one event loop."""
 
     def __init__(
@@ -314,34 +233,6 @@ class AsyncHeadwaterClient(_Common):
         while (call := waiting.next()) is not None:
             waiting.take(await self._run(call))
         return waiting.fresh
-
-    async def _run(self, call: Call[Reply]) -> Reply:
-        steps, answer = exchange(call, self._credentials, self._retry, self._base), None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                reply: Reply = end.value
-                return reply
-            answer = await self._do(step)
-
-    async def _do(self, step: Send | Pause | AskToken) -> Any:
-        if isinstance(step, Pause):
-            await asyncio.sleep(step.seconds)
-            return None
-        if isinstance(step, AskToken):
-            assert self._credentials.source is not None
-            given = self._credentials.source()
-            return await given if inspect.isawaitable(given) else given
-        try:
-            until = self._until(step)
-            async with self._http.stream(**self._options(step)) as reply:
-                reading = Reading(reply, until)
-                async for part in reply.aiter_bytes():
-                    reading.take(part)
-            return reading.received()
-        except httpx.HTTPError as error:
-            return _lost(error)
 
 
 def _evidence(reply: SearchResponse) -> Evidence:

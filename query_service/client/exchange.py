@@ -133,6 +133,11 @@ def exchange(call: Call[Reply], credentials: Credentials, retry: Retry, address:
 
     Raises HeadwaterError.
     """
+    return read((yield from attempts(call, credentials, retry, address)).content, call.reply, address)
+
+
+def attempts(call: Call[Any], credentials: Credentials, retry: Retry, address: str) -> Generator[Step, Any, Received]:
+    """``exchange`` up to the reply that succeeds, which is not read. Raises HeadwaterError."""
     attempt, refreshed = 0, False
     if credentials.wanting:
         credentials.accept((yield AskToken()))
@@ -146,32 +151,31 @@ def exchange(call: Call[Reply], credentials: Credentials, retry: Retry, address:
                     attempt -= 1
                     continue
             if 200 <= answer.status < 300:
-                return _read(call.reply, answer, address)
+                return answer
             if answer.status not in LATER:
-                _refuse(answer, None, address)
+                refuse(answer, None, address)
         asked = _retry_after(answer.headers.get("retry-after")) if isinstance(answer, Received) else None
         again = isinstance(answer, Received) or answer.again
         pause = retry.pause(attempt, asked) if again else None
         if pause is not None:
             yield Pause(pause)
         elif isinstance(answer, Received):
-            _refuse(answer, asked, address)
+            refuse(answer, asked, address)
         else:
             raise errors.Unavailable(f"The service at {address} does not answer ({answer.what}).")
 
 
-def _read(model: type[Reply], answer: Received, address: str) -> Reply:
+def read(content: bytes | str, model: type[Reply], address: str) -> Reply:
+    """A document of the API. Raises UnexpectedReply."""
     try:
         # Fields that a newer service adds are passed over.
-        return model.model_validate_json(answer.content, extra="ignore")
+        return model.model_validate_json(content, extra="ignore")
     except ValidationError as error:
         where = ", ".join(sorted({".".join(map(str, e["loc"][:2])) or "body" for e in error.errors()})[:5])
-    raise errors.UnexpectedReply(
-        f"What answers at {address} is not this API: its reply lacks {where}.", status=answer.status
-    )
+    raise errors.UnexpectedReply(f"What answers at {address} is not this API: its reply lacks {where}.", status=200)
 
 
-def _refuse(answer: Received, asked: float | None, address: str) -> NoReturn:
+def refuse(answer: Received, asked: float | None, address: str) -> NoReturn:
     """Raise what the reply stands for. All that the API itself refuses says so in its own form."""
     status, ours = answer.status, True
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -28,6 +28,7 @@ DESCRIPTION = (
 )
 MAX_CHARS = 12_000
 LEAST_CHARS = 1_000
+Arguments = TypeVar("Arguments", bound=BaseModel)
 _Names = list[Annotated[str, StringConstraints(min_length=1, max_length=256)]]
 
 
@@ -35,15 +36,11 @@ class ArgumentError(ValueError):
     """An argument that a model gave and can mend: the text names it and the remedy."""
 
 
-class SearchArguments(BaseModel):
-    """What a model may say of a search."""
+class Narrowing(BaseModel):
+    """By what a model may narrow what is looked through."""
 
     model_config = ConfigDict(extra="forbid")
 
-    query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY)] = Field(
-        description="A question in plain words, or exact names, codes and error messages as they are written."
-    )
-    k: int | None = Field(default=None, ge=1, le=20, description="Passages wanted; 6 where null.")
     sources: _Names | None = Field(default=None, description="Names of sources to search in; all where null.")
     kinds: _Names | None = Field(default=None, description="Kinds of document, such as page or issue; all where null.")
     languages: _Names | None = Field(default=None, description="Language tags, such as en; all where null.")
@@ -54,13 +51,30 @@ class SearchArguments(BaseModel):
     )
 
 
+class SearchArguments(Narrowing):
+    """What a model may say of a search."""
+
+    query: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUERY)] = Field(
+        description="A question in plain words, or exact names, codes and error messages as they are written."
+    )
+    k: int | None = Field(default=None, ge=1, le=20, description="Passages wanted; 6 where null.")
+
+
 def search_tool(*, style: Literal["chat", "responses"] = "chat", strict: bool = False) -> dict[str, Any]:
     """The definition: ``chat`` for chat completions, ``responses`` for the Responses API.
 
     ``strict`` makes every argument required (null where unused), as the API's structured mode demands.
     """
-    schema = parameters(SearchArguments, strict=strict)
-    function: dict[str, Any] = {"name": NAME, "description": DESCRIPTION, "parameters": schema}
+    return defined(NAME, DESCRIPTION, SearchArguments, style=style, strict=strict)
+
+
+def defined(
+    name: str, description: str, arguments: type[BaseModel], *, style: Literal["chat", "responses"], strict: bool
+) -> dict[str, Any]:
+    """The definition of a tool."""
+    function: dict[str, Any] = {
+        "name": name, "description": description, "parameters": parameters(arguments, strict=strict),
+    }  # fmt: skip
     if strict:
         function["strict"] = True
     return {"type": "function", "function": function} if style == "chat" else {"type": "function", **function}
@@ -71,6 +85,8 @@ def parameters(model: type[BaseModel], *, strict: bool = False) -> dict[str, Any
     made = model.model_json_schema()
     made.pop("description", None)
     found: dict[str, Any] = _plain(made, strict)
+    needed = set(found.get("required", ()))  # they come first: models fill in what they read first
+    found["properties"] = dict(sorted(found["properties"].items(), key=lambda item: item[0] not in needed))
     if strict:
         found["required"] = list(found["properties"])
     return found
@@ -104,7 +120,7 @@ def run_tool_call(
     try:
         return _shown(client.search(*read[:1], **read[1]), max_chars)
     except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return _error(_said(error))
+        return failure(said(error))
 
 
 async def arun_tool_call(
@@ -117,11 +133,16 @@ async def arun_tool_call(
     try:
         return _shown(await client.search(*read[:1], **read[1]), max_chars)
     except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return _error(_said(error))
+        return failure(said(error))
 
 
 def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) -> SearchFields:
     """The fields of the search, with the model's narrowing inside ``fixed``. Raises ArgumentError."""
+    return {"k": arguments.k or 6, "filters": narrowed(arguments, fixed), "snippets": False}
+
+
+def narrowed(arguments: Narrowing, fixed: SearchFilters | None = None) -> SearchFilters:
+    """The model's narrowing inside ``fixed``. Raises ArgumentError."""
     given: dict[str, Any] = fixed.model_dump(exclude_none=True) if fixed is not None else {}
     for name in ("sources", "kinds", "languages"):
         wanted: list[str] | None = getattr(arguments, name)
@@ -141,18 +162,17 @@ def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) ->
     if moment is not None and given.setdefault("as_of", moment) != moment:
         raise ArgumentError(f"as_of: is {iso(given['as_of'])} here; leave it out")
     try:
-        filters = SearchFilters.model_validate(given)
+        return SearchFilters.model_validate(given)
     except ValidationError as error:
         raise ArgumentError(_first(error)) from None
-    return {"k": arguments.k or 6, "filters": filters, "snippets": False}
 
 
-def arguments_of(given: Mapping[str, Any] | str) -> SearchArguments:
+def arguments_of(given: Mapping[str, Any] | str, model: type[Arguments]) -> Arguments:
     """Arguments as a model gave them. Raises ArgumentError."""
     try:
         if isinstance(given, str):
-            return SearchArguments.model_validate_json(given or "{}")
-        return SearchArguments.model_validate(given)
+            return model.model_validate_json(given or "{}")
+        return model.model_validate(given)
     except ValidationError as error:
         raise ArgumentError(_first(error)) from None
 
@@ -175,18 +195,15 @@ def _read(call: Any, filters: SearchFilters | None, max_chars: int) -> tuple[str
     """Query and fields of a call, or what to tell the model."""
     if max_chars < LEAST_CHARS:
         raise ValueError(f"max_chars: give {LEAST_CHARS} or more")
-    name, given = _parts(call)
-    if name != NAME:
-        raise ValueError(f"call: names another tool than {NAME}")
     try:
-        arguments = arguments_of(given)
+        arguments = arguments_of(given_to(call, NAME), SearchArguments)
         return arguments.query, fields_of(arguments, filters)
     except ArgumentError as error:
-        return _error(str(error))
+        return failure(str(error))
 
 
-def _parts(call: Any) -> tuple[str, Mapping[str, Any] | str]:
-    """Name and arguments, of chat completions (under ``function``) or of the Responses API."""
+def given_to(call: Any, tool: str) -> Mapping[str, Any] | str:
+    """Arguments of a call, of chat completions (under ``function``) or of the Responses API. Raises ValueError."""
 
     def part(holder: Any, name: str) -> Any:
         return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
@@ -195,18 +212,22 @@ def _parts(call: Any) -> tuple[str, Mapping[str, Any] | str]:
     name, given = part(holder, "name"), part(holder, "arguments")
     if not isinstance(name, str) or not isinstance(given, str | Mapping):
         raise ValueError("call: is not a tool call; give it as the API returned it")
-    return name, given
+    if name != tool:
+        raise ValueError(f"call: names another tool than {tool}")
+    return given
 
 
 def _shown(reply: SearchResponse, max_chars: int) -> str:
     return passages_of(reply, max_chars).model_dump_json()
 
 
-def _said(error: HeadwaterError) -> str:
+def said(error: HeadwaterError) -> str:
+    """What a model is told of an error."""
     if isinstance(error, TooManyRequests | Unavailable):
         return "The search does not answer at the moment. Say so; do not answer from memory."
     return str(error)
 
 
-def _error(text: str) -> str:
+def failure(text: str) -> str:
+    """JSON that says what is to be mended."""
     return json.dumps({"error": text[:900]}, ensure_ascii=False)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
+from query_service.answer.face import Answering
 from query_service.callers import Caller
 from query_service.service import QueryService
 
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 class Endpoint:
     """The MCP server behind the route. It starts with the first request and ends with the service."""
 
-    def __init__(self, service: QueryService, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
-        self._service, self._hosts, self._origins = service, hosts, origins
+    def __init__(
+        self,
+        service: QueryService,
+        hosts: tuple[str, ...],
+        origins: tuple[str, ...],
+        answering: Answering | None = None,
+    ) -> None:
+        self._service, self._hosts, self._origins, self._answering = service, hosts, origins, answering
         self._started: asyncio.Future[ASGIApp] | None = None
         self._holder: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
@@ -48,7 +55,7 @@ class Endpoint:
     def _build(self) -> StreamableHTTPSessionManager:
         from query_service.mcp import server  # takes a second
 
-        return server.build(self._service, server.security(self._hosts, self._origins))
+        return server.build(self._service, server.security(self._hosts, self._origins), self._answering)
 
     async def stop(self) -> None:
         """End what runs."""

@@ -24,9 +24,10 @@ from query_service.client import (
     Unavailable,
     UnexpectedReply,
 )
-from query_service.client.calls import SearchFields
+from query_service.client.calls import AnswerFields, SearchFields
 from query_service.client.exchange import Credentials
 from schemas.api import FieldProblem, Problem, SearchRequest
+from schemas.api_answer import AnswerRequest
 from schemas.api_examples import FRESHNESS_RESPONSE, SEARCH_RESPONSE
 from schemas.api_examples_operations import FEEDBACK_RESPONSE
 from tests.unit.client.both import BASE, KINDS, Both, Kind
@@ -78,8 +79,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def passing(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr("query_service.client.clients.time.sleep", pauses.append)
-    monkeypatch.setattr("query_service.client.clients.asyncio.sleep", passing)
+    monkeypatch.setattr("query_service.client.running.time.sleep", pauses.append)
+    monkeypatch.setattr("query_service.client.running.asyncio.sleep", passing)
     return pauses
 
 
@@ -270,6 +271,7 @@ def test_addresses_that_cannot_be(base: str) -> None:
 def test_every_field_of_a_search_is_an_argument() -> None:
     model = {n: f for n, f in SearchRequest.model_fields.items() if n != "query"}
     assert set(get_type_hints(SearchFields)) == set(model)
+    assert set(get_type_hints(AnswerFields)) == set(AnswerRequest.model_fields) - {"question", "stream"}
 
 
 async def test_only_what_was_given_is_sent(kind: Kind) -> None:
