@@ -94,6 +94,7 @@ class Answerer:
 
     def _service(self) -> AnswerService:
         assert self._parts is not None
+        assert self._parts.answers is not None
         return self._parts.answers
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -66,6 +66,9 @@ def bench(
     sentences: Annotated[
         Path | None, typer.Option(help="Write each sentence there, to be labelled.", rich_help_panel=_MODEL)
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Ask no new question after so long.", min=0, rich_help_panel=_MODEL)
+    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="Count sentences that were labelled, run nothing.", rich_help_panel=_MODEL)
     ] = None,
@@ -100,7 +103,9 @@ def bench(
         emit_json(bench_answers.labelled(labels))
         return
     modelled = bench_answers.NAME in (names or [])
-    if (modelled and names != [bench_answers.NAME]) or (not modelled and (model_path or server_url or sentences)):
+    if (modelled and names != [bench_answers.NAME]) or (
+        not modelled and (model_path or server_url or sentences or minutes)
+    ):
         raise InfraError("answers runs alone, with --model-path or --server-url.", "headwater bench answers")
     searching, supplying = names == [bench_search.NAME], names == [bench_answers.CONTEXT]
     if json or baseline_python or ((picture or source) and not searching and not supplying):
@@ -112,7 +117,7 @@ def bench(
         of.show(of.read(source), picture)
         return
     if modelled:
-        wanted = [bench_answers.bench(model_path, server_url, sentences)]
+        wanted = [bench_answers.bench(model_path, server_url, sentences, minutes)]
     else:
         wanted = chosen(bench_search.benches(size) if searching else names or [], long=long)
     report: Reporter = Quiet() if json_only else Lines(progress_console())

@@ -20,14 +20,16 @@ CONTEXT = "context"
 WIDTH = 150  # columns that the tables need
 
 
-def bench(model_path: Path | None, server_url: str | None, sentences: Path | None) -> Bench:
+def bench(
+    model_path: Path | None, server_url: str | None, sentences: Path | None, minutes: float | None = None
+) -> Bench:
     """The benchmark with a model. Raises InfraError where none is named."""
     from infra.bench.answering import model
     from infra.bench.registry import Bench
 
     if (model_path is None) == (server_url is None):
         raise InfraError("answers needs one model.", "Give --model-path FILE.gguf or --server-url ADDRESS.")
-    chosen = model.Model(server=server_url, path=model_path, sentences=sentences)
+    chosen = model.Model(server=server_url, path=model_path, sentences=sentences, minutes=minutes)
     return Bench(NAME, lambda session: model.answers(session, chosen), "C2", "a small model, raw and checked")
 
 

@@ -37,7 +37,7 @@ NAME = "answers"
 ALIAS = "local"
 START_S = 300.0
 ANSWERABLE, UNANSWERABLE = 20, 10
-PASSAGES, TOKENS, WRITTEN = 3, 400, 90  # a small model on two cores reads a few dozen tokens a second
+PASSAGES, TOKENS, WRITTEN = 2, 250, 80  # a small model on one core reads a few dozen tokens a second
 F1 = 0.8
 
 
@@ -49,6 +49,7 @@ class Model:
     path: Path | None = None
     threads: int = 1
     sentences: Path | None = None
+    minutes: float | None = None  # for so long at most; what was asked until then is told
 
 
 def answers(session: Session, model: Model) -> Iterable[Result]:
@@ -57,8 +58,11 @@ def answers(session: Session, model: Model) -> Iterable[Result]:
         wiki = opened(session, NAME)
         chosen = _questions(wiki, quick=session.sizes == QUICK)
         got: list[tuple[Answered, AnswerResponse]] = []
+        end = time.monotonic() + 60 * model.minutes if model.minutes is not None else float("inf")
         with QueryApi(wiki.world.settings) as api:
             for question in chosen:
+                if time.monotonic() > end:
+                    break
                 request = request_of(question, "generated", context=PASSAGES, budget=TOKENS)
                 request = request.model_copy(update={"max_tokens": WRITTEN})
                 reply = api.answer(question.user, question.tenant, request)
@@ -86,7 +90,13 @@ def _questions(wiki: Wiki, *, quick: bool) -> list[Question]:
     known = [q for q in wiki.answerable if q.kind != "language"]
     unknown = [q for q in wiki.questions if not q.answerable]
     few = 3 if quick else 0
-    return [*spread(known, few or ANSWERABLE), *spread(unknown, few or UNANSWERABLE)]
+    answerable, unanswerable = spread(known, few or ANSWERABLE), spread(unknown, few or UNANSWERABLE)
+    mixed: list[Question] = []
+    for n, question in enumerate(answerable):  # so that a run that is cut short holds both
+        mixed.append(question)
+        if n % 2:
+            mixed += unanswerable[n // 2 : n // 2 + 1]
+    return [*mixed, *unanswerable[len(answerable) // 2 :]]
 
 
 def _result(got: Sequence[tuple[Answered, AnswerResponse]], wiki: Wiki) -> Result:
