@@ -77,6 +77,9 @@ class AnswerSettings(Part):
     deadline_s: float = Field(default=60.0, gt=0, description="Of one answer, its search included.")
     sentences: int = Field(default=5, ge=1, le=50, description="Of an answer that is taken from the sources.")
     unsupported: Literal["withhold", "qualify", "refuse"] = "withhold"
+    weak: float = Field(
+        default=0.5, ge=0, le=1, description="Strength of what was found below which nothing is answered; 0 is never."
+    )
 
 
 class SupportSettings(Part):

@@ -15,8 +15,9 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
-from pipeline.settings_query import ExpansionSettings, RankingSettings, RerankSettings
+from pipeline.settings_query import AnswerSettings, ExpansionSettings, RankingSettings, RerankSettings
 from query_service import assemble, bm25, boost, paging, phrases
+from query_service.answer.strength import near_best, strength, weak
 from query_service.closure import Closures
 from query_service.counters import LoadCounter, estimated
 from query_service.documents import Documents
@@ -77,6 +78,7 @@ class QueryService(Documents):
         ranking: Mapping[str, RankingSettings] | None = None,
         expander: Expander | None = None,
         load_counter: LoadCounter | None = None,
+        answer: AnswerSettings | None = None,
     ) -> None:
         super().__init__(reader, clock, overlay, closures, freshness, state, flights)
         self._settings = settings
@@ -91,6 +93,7 @@ class QueryService(Documents):
         self._following = Following(self._retriever)
         self._extras = Extras(settings, reader, overlay, clock, load_counter or estimated)
         self._cursors = paging.Cursors(log_key)
+        self._weak = (answer or AnswerSettings()).weak
 
     # ------------------------------------------------------------ search
 
@@ -219,6 +222,8 @@ class QueryService(Documents):
             judged_at=finished.judged_at,
             timings_ms={**{k: round(v, 3) for k, v in watch.ms.items()}, "total": round(watch.total(), 3)},
         )
+        if page is None and self._weak > 0:  # a later page is weaker by itself
+            response = response.model_copy(update={"weak": weak(strength(request.query, response), self._weak)})
         if operator is None:
             self._measure(outcome, response)
         self._log(closure, outcome, expanded)
@@ -275,11 +280,12 @@ class QueryService(Documents):
         return self._cursors.seal(scope, request, page.after(finished.page, finished.copies, finished.left))
 
     def _weighted(self, tenant: str, request: SearchRequest, ranked: Sequence[Ranked]) -> list[Ranked]:
-        """The ranking under the tenant's weights; by date, the best ``candidates`` of it."""
+        """The ranking under the tenant's weights; by date, the best ``candidates`` of it that are not far weaker than
+        the best one."""
         found = boost.boosted(ranked, boost.of_tenant(self._ranking, tenant), self._clock.now())
         if request.sort == "relevance":
             return found
-        return paging.by_date(found[: self._settings.candidates], newest=request.sort == "newest")
+        return paging.by_date(near_best(found[: self._settings.candidates]), newest=request.sort == "newest")
 
     def _plan(
         self, request: SearchRequest, scope: Scope, generation: Generation, watch: Stopwatch | None = None
