@@ -20,6 +20,9 @@ from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
 from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, receipts, shadow, why
+from query_service.answer import routes as answers
+from query_service.answer.made import Models, answering, metered
+from query_service.answer.service import AnswerService
 from query_service.barrier import Barrier
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
@@ -126,6 +129,7 @@ class Parts:
     heart: Heart | None = None
     reranking: TimedReranking | None = None
     generator: Generator | None = None
+    answers: AnswerService | None = None
 
 
 def assemble(deps: Dependencies) -> Parts:
@@ -151,12 +155,14 @@ def assemble(deps: Dependencies) -> Parts:
     reranking: TimedReranking | None = None
     if deps.load_reranker is not None:
         reranking = TimedReranking(deps.load_reranker, settings.rerank, settings.inference, metrics)
+    generator = metered(deps.generator, settings, querylog, clock, metrics)
     service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
         rerank=settings.rerank, ranking=settings.ranking, load_counter=deps.load_counter, log=querylog,
-        reranking=reranking, expander=Expander(settings.expansion, deps.generator, metrics),
+        reranking=reranking, expander=Expander(settings.expansion, generator, metrics), answer=settings.answer,
     )  # fmt: skip
+    answer = answering(settings, service, Models(encoders, state, reranking, generator), None, clock, metrics)
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = LoggedNeighbours(service, reader, state, flights, clock, log=querylog)
     mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins)
@@ -165,7 +171,7 @@ def assemble(deps: Dependencies) -> Parts:
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
         around, mcp, barrier, querylog,
-        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, deps.generator,
+        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, generator, answer,
     )  # fmt: skip
 
 
@@ -185,6 +191,8 @@ def create_app(deps: Dependencies) -> FastAPI:
     _protect(app, parts, deps.settings)
     openapi.install(app)
     app.include_router(_api(parts))
+    assert parts.answers is not None
+    app.include_router(answers.router(parts.answers))
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
     app.include_router(mcp_router(parts.mcp))

