@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -12,6 +14,9 @@ from infra.commands.tokens import issue
 from infra.errors import InfraError
 from pipeline.settings import Settings
 from pipeline.tokens import OPERATOR
+from query_service.client.errors import HeadwaterError as ClientError
+from query_service.client.errors import UnexpectedReply
+from query_service.client.events import AnswerEvent, EventReader
 from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchRequest, SearchResponse
 from schemas.api_answer import AnswerRequest, AnswerResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
@@ -75,6 +80,28 @@ class QueryApi:
         body = request.model_dump(mode="json", exclude_defaults=True)
         return self._ask(AnswerResponse, "POST", "/v1/answer", user, tenant, json=body, timeout=ANSWER_S)
 
+    def stream_answer(self, user: str, tenant: str, request: AnswerRequest) -> Iterator[AnswerEvent]:
+        """``POST /v1/answer``, as its sentences are released; the whole answer is last."""
+        body = {**request.model_dump(mode="json", exclude_defaults=True), "stream": True}
+        headers = {"Authorization": f"Bearer {self._token(user, tenant, ())}"}
+        try:
+            with self._http.stream("POST", "/v1/answer", headers=headers, json=body, timeout=ANSWER_S) as reply:
+                if not reply.is_success:
+                    reply.read()
+                    raise InfraError(*_problem(reply))
+                reader = EventReader(reply, time.monotonic() + ANSWER_S, self.address)
+                for part in reply.iter_bytes():
+                    yield from reader.take(part)
+                    if reader.ended:
+                        return
+        except httpx.HTTPError as error:
+            raise self._silent(error) from error
+        except UnexpectedReply:
+            raise self._foreign() from None
+        except ClientError as error:  # told in the middle of the stream
+            raise InfraError(f"The answer broke off: {error}", "Ask again; `headwater logs query` says more.") from None
+        raise InfraError("The answer broke off.", "Ask again; `headwater logs query` says more.")
+
     def freshness(self, user: str, tenant: str, window_s: int) -> FreshnessResponse:
         """``GET /v1/freshness``."""
         return self._ask(FreshnessResponse, "GET", "/v1/freshness", user, tenant, params={"window_s": window_s})
@@ -121,19 +148,25 @@ class QueryApi:
         try:
             answer = self._http.request(method, path, headers=headers, **options)
         except httpx.HTTPError as error:
-            raise InfraError(
-                f"The query service at {self.address} does not answer ({type(error).__name__}).",
-                "Start it by `headwater up`; `headwater status` shows what runs.",
-            ) from error
+            raise self._silent(error) from error
         if not answer.is_success:
             raise InfraError(*_problem(answer))
         try:
             return model.model_validate_json(answer.content)
         except ValidationError as error:
-            raise InfraError(
-                f"What answers at {self.address} is not this version's query service.",
-                "Stop what listens there, or set HEADWATER_QUERY__PORT.",
-            ) from error
+            raise self._foreign() from error
+
+    def _silent(self, error: httpx.HTTPError) -> InfraError:
+        return InfraError(
+            f"The query service at {self.address} does not answer ({type(error).__name__}).",
+            "Start it by `headwater up`; `headwater status` shows what runs.",
+        )
+
+    def _foreign(self) -> InfraError:
+        return InfraError(
+            f"What answers at {self.address} is not this version's query service.",
+            "Stop what listens there, or set HEADWATER_QUERY__PORT.",
+        )
 
     def _token(self, user: str, tenant: str, roles: tuple[str, ...]) -> str:
         key = (user, tenant, roles)

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from infra.commands import (
+    answer,
     audit,
     bench,
     config,
@@ -43,6 +44,7 @@ GROUPS = (
     tokens,
     keys,
     search,
+    answer,
     lag,
     generation,
     audit,

@@ -32,7 +32,7 @@ from tests.unit.client.both import KINDS, Both, Kind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", KINDS)]
 AWAY = 'event: error\ndata: {"title": "t", "status": 503, "detail": "the index is away"}\n\n'
-NAMES = {StepEvent: "step", SentenceEvent: "sentence", AnswerResponse: "done"}
+NAMES: dict[Any, str] = {StepEvent: "step", SentenceEvent: "sentence", AnswerResponse: "done"}
 
 
 class Server(httpx.BaseTransport, httpx.AsyncBaseTransport):
