@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from operator import itemgetter
 
 MAX_TOKEN = 64
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -41,6 +42,7 @@ _SPELLINGS = str.maketrans(
     }
 )  # fmt: skip
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+_IN_WORDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _DIGIT = re.compile(r"[^\D0-9]")
 _TONE_BEFORE_VOWEL = re.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb])")
 # A token is an identifier when it mixes letters, digits, capitals or joining marks as names in code and products do.
@@ -140,6 +142,9 @@ def token_spans(folded: str, wanted: frozenset[str] | None = None) -> Iterator[t
     """The tokens of folded text as ``tokens`` gives them, each with the offsets between which it stands there; with
     ``wanted`` only those, which is quicker."""
     if folded.isascii():
+        if wanted is not None and all(len(token) < MAX_TOKEN for token in wanted):
+            yield from _standing(folded, wanted)
+            return
         for match in _ASCII_WORD.finditer(folded):
             token = match.group()[:MAX_TOKEN]
             if wanted is None or token in wanted:
@@ -151,6 +156,20 @@ def token_spans(folded: str, wanted: frozenset[str] | None = None) -> Iterator[t
             yield from _within(run, match.start(), wanted)
         elif wanted is None or run[:MAX_TOKEN] in wanted:
             yield run[:MAX_TOKEN], match.start(), match.end()
+
+
+def _standing(folded: str, wanted: frozenset[str]) -> list[tuple[str, int, int]]:
+    """Where uncut tokens stand as whole words of an ASCII text, ascending. Looks for each: most texts hold few."""
+    found: list[tuple[str, int, int]] = []
+    for token in wanted:
+        at = folded.find(token) if token else -1
+        while at >= 0:
+            end = at + len(token)
+            if folded[end : end + 1] not in _IN_WORDS and (at == 0 or folded[at - 1] not in _IN_WORDS):
+                found.append((token, at, end))
+            at = folded.find(token, end)
+    found.sort(key=itemgetter(1))
+    return found
 
 
 def _within(run: str, start: int, wanted: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:

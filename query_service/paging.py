@@ -166,10 +166,15 @@ def _packed(page: Page) -> bytes:
             break
         at = documents.setdefault(one.document_uid, len(documents))
         scores = (one.first, _number(one.rerank), _number(one.final), one.fused)
-        kept.append(_KEPT.pack(uuid.UUID(one.chunk_id).bytes, at, one.exact, *scores))
+        kept.append(_KEPT.pack(_bytes(one.chunk_id), at, one.exact, *scores))
     cut = page.cut or len(kept) < len(page.kept)
     head = _HEAD.pack(_FORMAT, cut, page.low, len(name), len(page.shown), len(had), len(documents), len(kept))
-    return b"".join([head, name, shown, counted, *(uuid.UUID(uid).bytes for uid in documents), *kept])
+    return b"".join([head, name, shown, counted, *(_bytes(uid) for uid in documents), *kept])
+
+
+def _bytes(uid: str) -> bytes:
+    """``uuid.UUID(uid).bytes`` of an id of ours, at a fifth of its cost."""
+    return bytes.fromhex(uid.replace("-", ""))
 
 
 def _unpacked(packed: bytes, *, counted: bool) -> Page:

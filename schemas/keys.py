@@ -135,7 +135,7 @@ def cursor_key(tenant: str, source: str, stream: str) -> str:
 
 def principal_uid(tenant: str, principal: str) -> str:
     """Id of a principal's record in the store."""
-    return str(uuid.uuid5(PRINCIPAL_NAMESPACE, membership_key(tenant, principal)))
+    return named(PRINCIPAL_NAMESPACE, membership_key(tenant, principal))
 
 
 def progress_uid(lane: str, generation: str, topic: str, partition: int) -> str:
