@@ -165,8 +165,7 @@ function showCompleteness(complete) {
     element("td", {}, source),
     element("td", {}, until === null ? "not known yet" : moment(until)),
     element("td", {}, until === null ? "" : age(Math.max(0, Date.now() / 1000 - until / 1e6))))));
-  const select = byId("source");
-  for (const [source] of rows) {
+  for (const select of [byId("source"), byId("ask-source")]) for (const [source] of rows) {
     if (![...select.options].some((o) => o.value === source)) select.append(element("option", { value: source }, source));
   }
 }
@@ -252,7 +251,29 @@ async function load(request) {
   }
 }
 
-async function openDocument(uid) {
+// The text of a section with the quoted words marked, where they stand in it. A quote of several places has an ellipsis
+// between them.
+function quoted(section, type, quote) {
+  const letters = plainly(Array.from(section), type);
+  const spans = [];
+  for (const piece of quote ? quote.split(" … ") : []) {
+    const at = piece.trim() ? section.indexOf(piece.trim()) : -1;
+    if (at < 0) continue;
+    const start = Array.from(section.slice(0, at)).length;
+    spans.push([start, start + Array.from(piece.trim()).length]);
+  }
+  spans.sort((a, b) => a[0] - b[0]);
+  const pieces = [];
+  let end = 0;
+  for (const [from, to] of spans) {
+    if (from < end) continue;
+    pieces.push(letters.slice(end, from).join(""), element("mark", {}, letters.slice(from, to).join("")));
+    end = to;
+  }
+  return [...pieces, letters.slice(end).join("")];
+}
+
+async function openDocument(uid, quote = "", report = say) {
   try {
     const d = await ask(`/v1/documents/${encodeURIComponent(uid)}`);
     byId("document-title").textContent = d.title || d.document_id;
@@ -262,12 +283,14 @@ async function openDocument(uid) {
         d.in_effect === false ? element("li", { class: "doubted" }, "not in effect") : null),
       ...d.sections.flatMap((s) => [
         s.heading_path.length ? element("h3", {}, s.heading_path.join(" › ")) : null,
-        element("p", { class: "text" }, plainly(Array.from(s.text), d.content_type).join("")),
+        element("p", { class: "text" }, ...quoted(s.text, d.content_type, quote)),
       ].filter(Boolean)),
       d.next_offset === null ? "" : element("p", { class: "note" }, `${d.sections.length} of ${d.sections_total} sections.`));
     byId("document").showModal();
+    const mark = byId("document-body").querySelector("mark");
+    if (mark) mark.scrollIntoView({ block: "center" });
   } catch (error) {
-    say(error.message, true);
+    report(error.message, true);
   }
 }
 
@@ -277,6 +300,7 @@ function clear() {
   byId("results").replaceChildren();
   suggest(null);
   offerMore(null, null);
+  if (typeof clearAnswer === "function") clearAnswer();
 }
 
 byId("search-form").addEventListener("submit", search);
