@@ -8,8 +8,8 @@ by the log (receipts, and the access events that the overlay saw), to its end of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
@@ -27,7 +27,7 @@ from schemas.access import Closure
 from schemas.api import SearchRequest
 from schemas.api_answer import AnswerRequest
 from schemas.deletion import DeletionPlace
-from schemas.documents import Manifest
+from schemas.documents import AccessRecord, Manifest
 from schemas.generation import Generation
 from schemas.keys import DocumentRef
 
@@ -48,6 +48,7 @@ class Ticket:
     mark: Mark
     memberships: int
     walked: int
+    taken_at: float  # by Clock.elapsed; from then on a reply is kept
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,6 @@ class Admitted:
     judged_at: int
     now: int
     complete_until: dict[str, int | None]
-    manifests: dict[str, Manifest] = field(default_factory=dict)
 
 
 class Keeper:
@@ -105,44 +105,45 @@ class Keeper:
         if asks_anew(scope, request, narrowing):
             self.metrics.count("headwater_cache_total", cache=kind, outcome="refused")
             return None
-        mark = self.mark(scope.tenant, generation.name)
+        taken_at, mark = self.clock.elapsed(), self.mark(scope.tenant, generation.name)
         memberships, walked = self._memberships.get(scope.tenant, 0), self._closures.walked
         closure = await self._closures.resolve(scope)
         if not closure.principals:  # nobody: there is nothing to find
             return None
         key = key_of(scope, request, narrowing, generation.name, closure)
-        return Ticket(key, scope, request, narrowing, closure, mark, memberships, walked)
+        return Ticket(key, scope, request, narrowing, closure, mark, memberships, walked, taken_at)
 
     async def admitted(self, ticket: Ticket, entry: Kept) -> Admitted | None:
         """The last check; what fails it is forgotten. Raises StoreUnavailable."""
         complete = self._complete(ticket)  # before the marks: what is said to be complete is counted in them
         judged_at = self.clock.now()
         uids = sorted({used.uid for used in entry.used})
-        passed, manifests, records = await asyncio.gather(
-            self._passed(),
-            self._reader.manifests(ticket.key.generation, ticket.key.tenant, uids),
-            self._reader.access(ticket.key.tenant, uids),
-        )
+        passed, (manifests, records) = await asyncio.gather(self._passed(), self._records(ticket.key, uids))
         closure = await self._closures.confirmed(ticket.scope)  # after the records, as every last check
         if not passed:
             return None  # nobody knows what came since; it may be good again
         now = self.clock.now()
         good = digest_of(closure) == ticket.key.closure and entry.mark == self._mark_of(ticket)
-        for used in entry.used if good else ():
-            manifest, record = manifests.get(used.uid), self._overlay.access(used.uid, records.get(used.uid))
-            if (
-                manifest is None or record is None or manifest.document.uid != used.uid
-                or used.version not in (None, manifest.content_version)
-                or used.access_version not in (None, record.version)
-                or admit_document(manifest, record, closure, ticket.narrowing, now) is not None
-            ):  # fmt: skip
-                good = False
-                break
+        good = good and all(
+            self._stands(used, manifests.get(used.uid), records.get(used.uid), closure, ticket.narrowing, now)
+            for used in entry.used
+        )
         if not good or self.clock.elapsed() - entry.kept_at > self.settings.ttl_s:
             if self.shelf.drop(entry.key):
                 self.metrics.count("headwater_cache_total", cache=entry.key.kind, outcome="dropped")
             return None
-        return Admitted(entry, judged_at, now, complete, manifests)
+        return Admitted(entry, judged_at, now, complete)
+
+    def _stands(
+        self, used: Used, manifest: Manifest | None, stored: AccessRecord | None, closure: Closure,
+        narrowing: Narrowing, now: int,
+    ) -> bool:  # fmt: skip
+        """Whether a document may be read, and is the one that was used, under the rule that was shown."""
+        record = self._overlay.access(used.uid, stored)
+        if manifest is None or record is None or manifest.document.uid != used.uid:
+            return False
+        same = used.version in (None, manifest.content_version) and used.access_version in (None, record.version)
+        return same and admit_document(manifest, record, closure, narrowing, now) is None
 
     async def keep(self, ticket: Ticket, reply: bytes, used: tuple[Used, ...], asked: Asked | None = None) -> bool:
         """Keep a reply, unless something changed since the ticket was taken. Raises StoreUnavailable."""
@@ -157,7 +158,7 @@ class Keeper:
             )
 
         entry = Kept(
-            ticket.key, reply, used, ticket.mark, ticket.closure.principals, self.clock.elapsed(), asked
+            ticket.key, reply, used, ticket.mark, ticket.closure.principals, ticket.taken_at, asked
         )  # fmt: skip
         kept = self.shelf.put(entry, holds)
         if not kept:
@@ -167,6 +168,16 @@ class Keeper:
     def refused(self, ticket: Ticket) -> None:
         """Count a reply that is not kept."""
         self.metrics.count("headwater_cache_total", cache=ticket.key.kind, outcome="refused")
+
+    async def _records(
+        self, key: Key, uids: Sequence[str]
+    ) -> tuple[dict[str, Manifest], dict[str, AccessRecord]]:  # fmt: skip
+        if not uids:
+            return {}, {}
+        manifests, records = await asyncio.gather(
+            self._reader.manifests(key.generation, key.tenant, uids), self._reader.access(key.tenant, uids)
+        )
+        return manifests, records
 
     def _mark_of(self, ticket: Ticket) -> Mark:
         return self.mark(ticket.key.tenant, ticket.key.generation)

@@ -89,22 +89,24 @@ class Shelf:
             self._expire()
             line = self._lines.get((key.tenant, key.kind))
             found = line.entries.get(key) if line is not None else None
-            if line is not None and found is not None:
-                line.entries.move_to_end(key)
+            if line is None or found is None or self._old(found):
+                return None
+            line.entries.move_to_end(key)
             return found
 
     def group(self, key: Key) -> list[Kept]:
         """Entries whose key differs in the question alone."""
         with self._lock:
             self._expire()
-            return list(self._groups.get(key.group, {}).values())
+            return [entry for entry in self._groups.get(key.group, {}).values() if not self._old(entry)]
 
     def put(self, entry: Kept, holds: Callable[[], bool]) -> bool:
         """Keep it if it ``holds`` and is not too large. What is forgotten from another thread at this moment is asked
         about under the lock, so that nothing forgotten is kept afterwards."""
         with self._lock:
             kind = entry.key.kind
-            if entry.size > self._size // LARGEST or self._most.get(kind, 0) < 1 or not holds():
+            fits = entry.size <= self._size // LARGEST and self._most.get(kind, 0) > 0
+            if not fits or self._old(entry) or not holds():
                 return False
             self.drop(entry.key)
             self._expire()
@@ -190,8 +192,11 @@ class Shelf:
             _, key = self._ages.popleft()
             line = self._lines.get((key.tenant, key.kind))
             entry = line.entries.get(key) if line is not None else None
-            if entry is not None and now - entry.kept_at > self._ttl:  # else it was kept again since
+            if entry is not None and self._old(entry):  # else it was kept again since
                 self.drop(key)
+
+    def _old(self, entry: Kept) -> bool:
+        return self._clock.elapsed() - entry.kept_at > self._ttl
 
     def _shrink(self, kind: Kind) -> None:
         """Who has most loses first."""
