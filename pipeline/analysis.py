@@ -42,7 +42,6 @@ _SPELLINGS = str.maketrans(
     }
 )  # fmt: skip
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
-_IN_WORDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 _DIGIT = re.compile(r"[^\D0-9]")
 _TONE_BEFORE_VOWEL = re.compile("([\u0e4d\u0ecd])([\u0e48-\u0e4b\u0ec8-\u0ecb])")
 # A token is an identifier when it mixes letters, digits, capitals or joining marks as names in code and products do.
@@ -141,10 +140,10 @@ def plain(text: str) -> str:
 def token_spans(folded: str, wanted: frozenset[str] | None = None) -> Iterator[tuple[str, int, int]]:
     """The tokens of folded text as ``tokens`` gives them, each with the offsets between which it stands there; with
     ``wanted`` only those, which is quicker."""
+    if wanted is not None and (found := _standing(folded, wanted)) is not None:
+        yield from found
+        return
     if folded.isascii():
-        if wanted is not None and all(len(token) < MAX_TOKEN for token in wanted):
-            yield from _standing(folded, wanted)
-            return
         for match in _ASCII_WORD.finditer(folded):
             token = match.group()[:MAX_TOKEN]
             if wanted is None or token in wanted:
@@ -158,14 +157,20 @@ def token_spans(folded: str, wanted: frozenset[str] | None = None) -> Iterator[t
             yield run[:MAX_TOKEN], match.start(), match.end()
 
 
-def _standing(folded: str, wanted: frozenset[str]) -> list[tuple[str, int, int]]:
-    """Where uncut tokens stand as whole words of an ASCII text, ascending. Looks for each: most texts hold few."""
+def _standing(folded: str, wanted: frozenset[str]) -> list[tuple[str, int, int]] | None:
+    """Where the tokens stand as whole words, ascending. Looks for each, as most texts hold few; None where runs have
+    to be taken apart to tell: cut tokens, scripts without spaces, a mark beside a token."""
+    if any(len(token) >= MAX_TOKEN for token in wanted) or (not folded.isascii() and _IS_UNSPACED.search(folded)):
+        return None
     found: list[tuple[str, int, int]] = []
     for token in wanted:
         at = folded.find(token) if token else -1
         while at >= 0:
             end = at + len(token)
-            if folded[end : end + 1] not in _IN_WORDS and (at == 0 or folded[at - 1] not in _IN_WORDS):
+            beside = folded[at - 1 : at] + folded[end : end + 1]
+            if not beside.isascii() and any(unicodedata.category(char)[0] == "M" for char in beside):
+                return None
+            if not any(map(str.isalnum, beside)):
                 found.append((token, at, end))
             at = folded.find(token, end)
     found.sort(key=itemgetter(1))
