@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.settings_query import AnswerSettings, GeneratorSettings
-from query_service.answer import question, wording
+from query_service.answer import contradiction, question, wording
 from query_service.answer.cached import KeptAnswers
 from query_service.answer.interface import Ask, Checker, Draft, Source, Verdict, Writer, Written
 from query_service.answer.release import Released
@@ -41,11 +41,6 @@ from schemas.api_answer import (
     StepEvent,
 )
 from schemas.api_answer import Refusal as RefusalTold
-
-try:
-    from query_service.answer import contradiction
-except ImportError:
-    contradiction = None
 
 Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
@@ -229,10 +224,10 @@ class _Run:
         released = Released(
             self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters
         )
-        disputes = contradiction.contradictions(query, sources) if contradiction else []
+        disputes = contradiction.contradictions(query, sources)
         essential = [d for d in disputes if d.essential]
         for dispute in essential:
-            await self._release_checked(released, contradiction.stated(dispute, wording.phrases(self._language)), query)
+            await self._release_checked(released, contradiction.stated(dispute), query)
         disputed = bool(released.sentences)
         if essential and not disputed:
             return self._refusal("contradictory", released)
@@ -323,11 +318,13 @@ class _Run:
             return self._refusal("weak_evidence" if silent else "unsupported", released)
         disputes = _contradictions(essential, released)
         evidence = self._found.evidence if self._found is not None else None
+        phrases = wording.phrases(self._language)
+        text = released.text(phrases.unsure)
         return self._reply(
             released,
             answered=True,
             kind=writer.kind,
-            text=released.text(wording.phrases(self._language).unsure),
+            text=f"{phrases.disagree} {text}" if disputes else text,
             sentences=tuple(released.sentences),
             citations=tuple(released.citations),
             needs_review=bool(disputes),

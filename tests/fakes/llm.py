@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from queue import Queue
 from typing import Any
 
 import httpx2
@@ -32,6 +33,16 @@ class Says:
     refusal: str | None = None
     stream_breaks: bool = False
     delay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A stream that says ``first``, waits until ``gate`` is set, and says ``then``. Over HTTP alone."""
+
+    first: str
+    then: str
+    gate: threading.Event
+    seconds: float = 30.0  # at most
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class Unreachable:
     """The connection is refused (in memory) or closed without an answer (over HTTP)."""
 
 
-Reply = Says | Status | Garbage | Hangs | Unreachable
+Reply = Says | Waits | Status | Garbage | Hangs | Unreachable
 Answering = Callable[[dict[str, Any]], Reply]
 
 
@@ -98,6 +109,27 @@ class ScriptedModel:
     def client(self) -> httpx2.AsyncClient:
         """A client whose requests end here."""
         return httpx2.AsyncClient(transport=_InMemory(self), base_url="http://llm.test/v1")
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """As ``serve``, in a thread of its own, for tests that block."""
+        started: Queue[str] = Queue()
+        loop = asyncio.new_event_loop()
+        done = asyncio.Event()
+
+        async def run() -> None:
+            async with self.serve() as url:
+                started.put(url)
+                await done.wait()
+
+        thread = threading.Thread(target=lambda: loop.run_until_complete(run()), daemon=True)
+        thread.start()
+        try:
+            yield started.get(timeout=10)
+        finally:
+            loop.call_soon_threadsafe(done.set)
+            thread.join(timeout=10)
+            loop.close()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
@@ -220,6 +252,8 @@ async def _connection(model: ScriptedModel, reader: asyncio.StreamReader, writer
         elif isinstance(reply, Status):
             wait = () if reply.retry_after is None else (f"retry-after: {reply.retry_after:g}",)
             _write(writer, reply.code, "application/json", _error(reply, body, authorization), wait)
+        elif isinstance(reply, Waits):
+            await _write_waiting(writer, body, reply)
         else:
             await asyncio.sleep(reply.delay)
             if body.get("stream"):
@@ -236,6 +270,20 @@ async def _connection(model: ScriptedModel, reader: asyncio.StreamReader, writer
 def _write(writer: asyncio.StreamWriter, status: int, kind: str, content: bytes, more: tuple[str, ...] = ()) -> None:
     lines = (f"HTTP/1.1 {status} -", f"content-type: {kind}", f"content-length: {len(content)}", "connection: close")
     writer.write("\r\n".join((*lines, *more, "", "")).encode("latin-1") + content)
+
+
+async def _write_waiting(writer: asyncio.StreamWriter, body: dict[str, Any], reply: Waits) -> None:
+    whole = Says(f"{reply.first} {reply.then}")
+    events = _events(body, whole)
+    before = len(_events({**body, "stream_options": {}}, Says(reply.first, usage=False))) - 2  # its end does not count
+    lines = ("HTTP/1.1 200 -", "content-type: text/event-stream", "transfer-encoding: chunked", "connection: close")
+    writer.write("\r\n".join((*lines, "", "")).encode("latin-1"))
+    for at, event in enumerate(events):
+        if at == before:
+            await asyncio.to_thread(reply.gate.wait, reply.seconds)
+        writer.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
 
 
 async def _write_stream(writer: asyncio.StreamWriter, events: list[bytes], *, broken: bool) -> None:

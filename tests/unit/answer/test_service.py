@@ -193,6 +193,24 @@ async def test_policies_for_what_is_not_supported(world: World) -> None:
     assert "sentence" not in names and names[-1] == "done"
 
 
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize("style", ["extractive", "generated"])
+async def test_sources_that_contradict_each_other_are_both_told(tmp_path: Path, style: str) -> None:
+    world = World(tmp_path)
+    world.principal("user:ann")
+    one, other = "The customs form must be filed within 14 days.", "The customs form must be filed within 30 days."
+    world.document("d1", one, title="Customs")
+    world.document("d2", other, title="Customs forms")
+    async with asking(world, otherwise=Says(f"{one}[^1][^2]")) as run:
+        found = await run.ask("Within how many days must the customs form be filed?", style=style)
+    assert found["needs_review"] and found["answered"]
+    assert {s["text"] for s in found["sentences"]} == {one, other}
+    assert found["text"].startswith("Sources disagree:")
+    sides = found["contradictions"][0]["sides"]
+    cited = {c["number"]: c["document_id"] for c in found["citations"]}
+    assert {(cited[s["citation"]], s["text"]) for s in sides} == {("d1", one), ("d2", other)}
+
+
 # ---------------------------------------------------------------- streams
 
 
