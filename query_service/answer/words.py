@@ -20,7 +20,8 @@ made use uses used do does done go goes say says said tell know find found want 
 change changed look looks exactly actually currently now still also often long much many most more less least new old
 last next first time times day days week weeks month months year years hour hours minute minutes way thing things kind
 type number amount people person somebody someone one anything something please show explain describe list right good
-allowed possible old maximum minimum company our s up ones
+allowed possible old maximum minimum company our s up ones half two three four five six seven eight nine ten
+euro euros money every
 passieren passiert bedeutet braucht brauche gibt machen gemacht tun geht sagt wissen lange viel viele oft neu alt tag
 tage woche monat jahr stunde minute zeit bitte zeige möglich erlaubt
 faire fait signifie jour jours semaine mois année heure temps hacer significa día días semana mes año hora tiempo
@@ -39,6 +40,11 @@ def stem(token: str) -> str:
         return token[:STEM] if token.isalpha() and len(token) > STEM and token < "\u0530" else token
     bare = _ENDING.sub("", token)
     return (bare if len(bare) >= 3 else token)[:STEM]
+
+
+def worth(word: str) -> float:
+    """Of a stem in a statement: nothing for a figure, little for a vague word."""
+    return 0.0 if word[:1].isdigit() else VAGUE if word in _vague() else 1.0
 
 
 def stems(text: str) -> list[str]:
