@@ -20,7 +20,9 @@ from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
 from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, receipts, shadow, why
+from query_service.answer import chat
 from query_service.answer import routes as answers
+from query_service.answer.chat_errors import ChatErrors
 from query_service.answer.made import Models, answering, metered
 from query_service.answer.service import AnswerService
 from query_service.barrier import Barrier
@@ -165,7 +167,7 @@ def assemble(deps: Dependencies) -> Parts:
     answer = answering(settings, service, Models(encoders, state, reranking, generator), None, clock, metrics)
     deletions = Deletions(deps.open_proofs, reader, encoders, clock)
     around = LoggedNeighbours(service, reader, state, flights, clock, log=querylog)
-    mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins)
+    mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins, answer)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
     callers = Callers(verifier, ApiKeys(keys_place(settings)))
     return Parts(
@@ -193,6 +195,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(_api(parts))
     assert parts.answers is not None
     app.include_router(answers.router(parts.answers))
+    app.include_router(chat.router(parts.answers, generates=parts.generator is not None))
     app.include_router(shadow.router(parts.service, parts.reader))
     app.include_router(neighbours.router(parts.neighbours))
     app.include_router(mcp_router(parts.mcp))
@@ -217,6 +220,7 @@ def _protect(app: FastAPI, parts: Parts, settings: Settings) -> None:
     if settings.auth.cors_origins:
         app.add_middleware(CORSMiddleware, allow_origins=settings.auth.cors_origins, **CORS)
     app.add_middleware(Watched, metrics=parts.metrics)
+    app.add_middleware(ChatErrors)
 
 
 def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:

@@ -90,7 +90,9 @@ async def test_every_block_does_what_the_page_says(tmp_path: Path, monkeypatch: 
         server = json.loads(configuration.replace("YOUR_TOKEN", token))["mcpServers"]["headwater"]
         assert server["url"] == "http://127.0.0.1:8700/mcp"
         async with talking(None, server["headers"], url=f"{address}/mcp") as client:
-            assert {t.name for t in (await client.list_tools()).tools} == {"search", "fetch_document", "freshness"}
+            assert {t.name for t in (await client.list_tools()).tools} == {
+                "search", "answer", "fetch_document", "freshness",
+            }  # fmt: skip
 
 
 def test_what_the_page_names_is_there() -> None:
