@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.bench import expansion, history, ingest, lag, memory, recall, search, tier_split
+from infra.bench import expansion, extractive, history, ingest, lag, memory, recall, search, tier_split
 from infra.bench.answering import context
 from infra.bench.migration.run import migration
 from infra.bench.ranking import ablation, latency
@@ -48,6 +48,7 @@ BENCHES: tuple[Bench, ...] = (
     Bench(
         "expansion", expansion.expansion, "B11", "golden questions by query expansion without a generator", extra=True
     ),
+    Bench("extractive", extractive.extractive, "B8", "answers made of the sources' sentences, judged", extra=True),
     Bench("ranking_quality", ablation.ranking_quality, "B4", "nDCG@10 by each part of the ranking", extra=True),
     Bench("ranking_10k", latency.ranking_10k, "D2", "each stage's time, 50 clients, under a backfill", extra=True),
     Bench("ranking_100k", latency.ranking_100k, "D2", "the same over 100,000 chunks, without backfill", extra=True),

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -28,10 +29,11 @@ from schemas.generation import Generation
 log = logging.getLogger("headwater.query.answer")
 
 EMBEDDED = 40  # pieces that are compared by cosine
-CROSSED = 24  # of these, that the cross-encoder scores
+CROSSED = 16  # of these, that the cross-encoder scores
 COSINE_S = 1.0  # models get so long, and no more than half of what is left
 CROSS_S = 1.5
 CHARS_PER_TOKEN = 4
+FOREIGN = 0.25  # of its weight is left to a cross-encoder in other languages than English: most read no other
 SHOWN_CHARS = 400  # of a piece that a model reads
 
 
@@ -47,6 +49,20 @@ class Embedding(Protocol):
     async def embed_passage(self, generation: Generation, text: str) -> Vectors:
         """Of a passage, shape (1, dimension). Raises EncoderUnavailable."""
         ...
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """All pieces with their scores, and where an answer of them ends."""
+
+    question: Question
+    pieces: Sequence[Known]
+    scores: Sequence[float]
+    fall: Fall
+
+    def chosen(self, most: int) -> list[Unit]:
+        """At most so many sentences, in order."""
+        return choose(self.question, self.pieces, self.scores, most, self.fall)
 
 
 class ExtractiveWriter:
@@ -92,15 +108,25 @@ class ExtractiveWriter:
 
     async def chosen(self, ask: Ask) -> list[Unit]:
         """What the answer is made of, in order."""
+        weighed = await self.weighed(ask)
+        return weighed.chosen(self._sentences) if weighed is not None else []
+
+    async def weighed(self, ask: Ask) -> Weighed | None:
+        """Every piece of the sources with its score; None where there is none."""
         pieces = await asyncio.to_thread(pieces_of, ask.sources)
         if not pieces:
-            return []
+            return None
         question = question_of(ask.query or ask.question, pieces)
-        scores = await self._scores(question, pieces, ask.deadline)
-        return choose(question, pieces, scores, self._sentences, self._fall)
+        english = primary(ask.language) in (None, "en")
+        weights = self._weights if english else replace(self._weights, cross=FOREIGN * self._weights.cross)
+        scores, crossed = await self._scores(question, pieces, weights, ask.deadline)
+        fall = self._fall if crossed else replace(self._fall, share=self._fall.plain)
+        return Weighed(question, pieces, scores, fall)
 
-    async def _scores(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
-        weights = self._weights
+    async def _scores(
+        self, question: Question, pieces: Sequence[Known], weights: Weights, deadline: float
+    ) -> tuple[list[float], bool]:
+        """In the order of the pieces, and whether a cross-encoder had its say."""
         parts = cheap(question, pieces, weights)
         none: list[float | None] = [None] * len(pieces)
         scores = whole(parts, none, none, weights)
@@ -109,7 +135,7 @@ class ExtractiveWriter:
         scores = whole(parts, cosines, none, weights)
         nearest = _best(scores, CROSSED)
         crosses = _spread(await self._crosses(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
-        return whole(parts, cosines, crosses, weights)
+        return whole(parts, cosines, crosses, weights), crosses[0] is not None
 
     async def _cosines(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
         """In the order of the pieces; empty where the encoder did not say in time."""
@@ -119,10 +145,8 @@ class ExtractiveWriter:
         encoders = self._encoders
 
         async def compared() -> list[float]:
-            asked, *found = await asyncio.gather(
-                encoders.embed(generation, question.text),
-                *(encoders.embed_passage(generation, in_context(one.unit)) for one in pieces),
-            )
+            asked = await encoders.embed(generation, question.text)
+            found = await asyncio.gather(*(encoders.embed_passage(generation, in_context(one.unit)) for one in pieces))
             return [float(value) for value in np.concatenate(found) @ asked.reshape(-1)]
 
         try:
@@ -151,6 +175,11 @@ def pieces_of(sources: Sequence[Source]) -> list[Known]:
         for unit in units(source.text, source.number, passage.heading_path):
             found.append(known(unit, passage.title, passage.rank, passage.in_effect))
     return found
+
+
+def primary(language: str | None) -> str | None:
+    """``de`` of ``de-AT``."""
+    return language.split("-")[0].lower() if language else None
 
 
 def in_context(unit: Unit) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from pipeline import analysis
 from query_service.answer.asked_for import asked_for, holds
@@ -26,13 +27,13 @@ _ENDING = re.compile(r"(?:ings?|ed|es|s|e|en|er|ly)$")
 class Weights:
     """Of the parts; those of models that did not answer are shared out among the others."""
 
-    words: float = 0.34
-    headings: float = 0.14
-    identifiers: float = 0.25
-    kind: float = 0.12
-    rank: float = 0.08
+    words: float = 0.38
+    headings: float = 0.30
+    identifiers: float = 0.50
+    kind: float = 0.10
+    rank: float = 0.04
     cosine: float = 0.30
-    cross: float = 0.45
+    cross: float = 0.62
 
 
 def stem(token: str) -> str:
@@ -129,12 +130,14 @@ def whole(
     parts: Sequence[float], cosines: Sequence[float | None], crosses: Sequence[float | None], weights: Weights
 ) -> list[float]:
     """All parts together, divided by what they could be. ``crosses`` are logits."""
+    told = [cosine for cosine in cosines if cosine is not None]
+    usual = min(0.95, median(told)) if told else 0.0  # encoders differ in what they give for texts of no relation
     most = weights.words + weights.headings + weights.kind + weights.rank
     scores = []
     for part, cosine, cross in zip(parts, cosines, crosses, strict=True):
         score, of = part, most
         if cosine is not None:
-            score, of = score + weights.cosine * max(0.0, cosine), of + weights.cosine
+            score, of = score + weights.cosine * max(0.0, (cosine - usual) / (1 - usual)), of + weights.cosine
         if cross is not None:
             score, of = score + weights.cross * logistic(cross), of + weights.cross
         scores.append(score / of)
