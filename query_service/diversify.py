@@ -15,9 +15,9 @@ def unit_rows(vectors: Sequence[npt.NDArray[np.float32] | None], dimension: int)
     rows = np.zeros((len(vectors), dimension), dtype=np.float32)
     for i, vector in enumerate(vectors):
         if vector is not None:
-            norm = float(np.linalg.norm(vector))
-            if norm > 0.0:
-                rows[i] = vector / norm
+            rows[i] = vector
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    np.divide(rows, norms, out=rows, where=norms > 0.0)
     return rows
 
 
