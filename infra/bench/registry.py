@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.bench import expansion, extractive, history, ingest, lag, memory, recall, search, tier_split
+from infra.bench import expansion, extractive, history, ingest, lag, memory, recall, search, strength, tier_split
 from infra.bench.answering import context
 from infra.bench.migration.run import migration
 from infra.bench.ranking import ablation, latency
@@ -53,6 +53,7 @@ BENCHES: tuple[Bench, ...] = (
     Bench("ranking_10k", latency.ranking_10k, "D2", "each stage's time, 50 clients, under a backfill", extra=True),
     Bench("ranking_100k", latency.ranking_100k, "D2", "the same over 100,000 chunks, without backfill", extra=True),
     Bench("context", context.context, "C7", "answers by number of passages and position of the right one", extra=True),
+    Bench("strength", strength.strength_bench, "B8", "weak evidence noticed, answers refused wrongly", extra=True),
     Bench("memory", memory.memory, "D7", "memory, ingest and searches up to 100,000 documents", extra=True),
 )
 

@@ -88,6 +88,8 @@ def filters_of(
 def _print(out: Console, answer: SearchResponse, user: str) -> None:
     if not answer.hits:
         out.print(f"Nothing that {user} may read was found.", highlight=False, markup=False)
+    elif answer.weak:
+        out.print("Nothing fits well. The nearest passages:", style="yellow", highlight=False)
     for number, hit in enumerate(answer.hits, 1):
         out.print(_hit(number, hit))
     total = answer.timings_ms.get("total")

@@ -27,6 +27,7 @@ ALIKE = 0.3  # share of the shorter statement's words that the other has
 OPPOSED = 0.45  # the same for statements that differ in a negation alone
 TOGETHER = 1.0  # the three of them
 LEAST_SHARED = 1.2  # words that both hold themselves, where they differ in a negation alone
+APART, FAR_APART = 0.4, 0.66  # how much less of the question one may hold than the other; for a negation, a quantity
 BEHIND = 0.6  # what lies so far behind the plainest dispute is none
 MOST = 4  # disputes that are told
 ABOVE = 0.6  # of a word that stands in a heading only
@@ -35,7 +36,7 @@ _CLAUSE = re.compile(
     r"[;:](?=\s)|,\s+(?=(?:so|but|while|whereas|which|and|or|after|aber|sondern|während|und|mais|pero)\b)"
 )
 _NEGATION = re.compile(
-    r"\b(?:not|never|no|nor|cannot|can't|don't|doesn't|won't|mustn't|isn't|aren't|neither|nicht|nie|kein\w*|"
+    r"\b(?:not|never|no|nor|nothing|nobody|none|cannot|can't|don't|doesn't|won't|mustn't|isn't|aren't|neither|nicht|nie|kein\w*|"
     r"weder|ne|pas|jamais|aucune?|nunca|ningun[oa]?)\b",
     re.IGNORECASE,
 )
@@ -173,7 +174,7 @@ def _dispute(a: _Clause, b: _Clause, asked: Asked) -> Dispute | None:
         for x, y in any_differs(_wanted(a, asked), _wanted(b, asked)):
             if any(between(q, x, y) for q in asked.quantities if not q.every):
                 return Dispute("number", _told(a, b), True, score)
-    if most < BEARS or score < TOGETHER:
+    if most < BEARS or score < TOGETHER or most - least > FAR_APART:
         return None
     if asked.dimensions is None or asked.dimensions:
         pairs = any_differs(_wanted(a, asked), _wanted(b, asked))
@@ -181,7 +182,7 @@ def _dispute(a: _Clause, b: _Clause, asked: Asked) -> Dispute | None:
         pairs = [(x, y) for x, y in pairs if x.dimension not in ("clock", "weekday", "date") or alike >= OPPOSED]
         if any(_decides(x, y, asked) for x, y in pairs):
             return Dispute("number", _told(a, b), True, score)
-    if asked.yes_no and alike >= OPPOSED and sum(map(worth, a.own & b.own)) >= LEAST_SHARED:
+    if asked.yes_no and alike >= OPPOSED and most - least <= APART and sum(map(worth, a.own & b.own)) >= LEAST_SHARED:
         opposed = any(-n in b.sides for n in a.sides)
         if opposed != (a.negated != b.negated):
             return Dispute("value" if opposed else "negation", _told(a, b), True, score)

@@ -78,6 +78,8 @@ _ANY = re.compile(
 _VERSION = re.compile(r"\b(?:which|what) (?:\w+ )?(?:version|release)|welche version", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _NAMED = re.compile(r"(?<=[a-zäöüß0-9,;(] )[A-ZÄÖÜ][\w’'-]+")
+_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|wird|werden|haben|dürfen|kann|im|dauert|gibt|nicht|eine?)\b")
+_PLACE = re.compile(r"\b(?:[Ii]n|[Aa]us|[Nn]ach) ([A-ZÄÖÜ][\w-]+)")
 _SHORT = re.compile(r"(?<![\w-])[A-Z]{2,4}(?![\w-])")  # EU, US, APAC
 
 
@@ -139,7 +141,9 @@ def sides(text: str) -> frozenset[int]:
 
 
 def names(text: str) -> frozenset[str]:
-    """Capitalised words that do not begin it."""
+    """Capitalised words that do not begin it; in German, where nouns have capitals, only what stands like a place."""
+    if _GERMAN.search(text):
+        return frozenset(token for m in _PLACE.finditer(text) for token in analysis.tokens(m[1])[:1])
     plain = [m.group() for m in _NAMED.finditer(text) if not any(c.isdigit() for c in m.group())]
     found = {token for name in plain for token in analysis.tokens(name)[:1]}
     return frozenset(found - _plain_names())

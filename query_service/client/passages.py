@@ -51,6 +51,7 @@ class Passages(ClosedModel):
     left_out: int = Field(default=0, ge=0, description="Further hits that did not fit.")
     more: bool = Field(default=False, description="There is a next page.")
     suggestion: str | None = None
+    weak: bool = Field(default=False, description="Nothing fits the query well: do not answer from these alone.")
     complete_until: dict[str, str | None] = Field(
         description="By source: every change there before this moment is in the answer; null where unknown."
     )
@@ -109,7 +110,9 @@ def passages_of(reply: SearchResponse, max_chars: int) -> Passages:
     """
     suggestion = reply.suggestion.text[:MAX_LINE] if reply.suggestion is not None else None
     complete = {s[:MAX_LINE]: iso(t) for s, t in list(reply.complete_until.items())[:100]}
-    empty = Passages(query_id=reply.query_id, passages=(), suggestion=suggestion, complete_until=complete)
+    empty = Passages(
+        query_id=reply.query_id, passages=(), suggestion=suggestion, weak=reply.weak, complete_until=complete
+    )  # fmt: skip
     left = max_chars - len(empty.model_dump_json()) - 20  # the counts
     taken: list[Passage] = []
     for hit in reply.hits:

@@ -236,7 +236,8 @@ async function load(request) {
     const found = reply.hits.length === 1 ? "1 hit" : `${reply.hits.length} hits`;
     const more = reply.starved ? " More may exist: narrow the search." : "";
     if (reply.hits.length) {
-      say(`${found}${further ? " more" : ""} in ${reply.timings_ms.total.toFixed(0)} ms.${rankedBy(reply.rerank)}${more}`);
+      const weak = reply.weak ? "Nothing fits well. " : "";
+      say(`${weak}${found}${further ? " more" : ""} in ${reply.timings_ms.total.toFixed(0)} ms.${rankedBy(reply.rerank)}${more}`);
     } else {
       say(further ? "That is all." : `Nothing that this token may read matches.${more}`);
     }
