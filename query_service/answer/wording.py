@@ -173,7 +173,7 @@ def _spoken(language: str | None) -> str:
 
 def _bare(text: str) -> str:
     """Letters alone: marks, spaces and quotes differ by writer, footnotes are no part of it."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("ı", "i")
     while (begin := folded.find("[^")) >= 0 and (end := folded.find("]", begin)) >= 0:
         folded = folded[:begin] + folded[end + 1 :]
     return "".join(char for char in folded if unicodedata.category(char)[0] in "LM")
