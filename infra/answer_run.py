@@ -174,6 +174,7 @@ def answered(question: Question, facts: Facts, response: AnswerResponse, corpus:
         ms=response.timings_ms.get("total"),
         tokens=response.usage.prompt_tokens + response.usage.completion_tokens,
         fallback=response.fallback,
+        pages=corpus.texts,
     )
 
 
@@ -198,7 +199,7 @@ def look(api: QueryApi, one: Answered, corpus: Corpus, readers: FolderReaders, o
         pool=held(question, [_hit(p) for p in pool]),
         context=held(question, [_hit(p) for p in context]),
         oracle=None if said is None else not lacking(one.facts, said),
-        cited=any(points_at(hit, label) for hit in one.citations for label in question.relevant),
+        cited=any(one.cited(hit) for hit in one.citations),
         complete=one.answered and not one.missing,
     )
 

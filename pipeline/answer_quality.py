@@ -13,6 +13,7 @@ Conventions, the same everywhere:
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -38,6 +39,14 @@ Vector = NDArray[np.float32] | Sequence[float]
 _WORD = re.compile(r"[^\W_]+(?:[.,:/-][^\W_]+)*")
 _FIGURE = re.compile(r"\d")
 _TAG = re.compile(r"<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->|<[^>]+>", re.DOTALL | re.IGNORECASE)
+_MARKUP = (
+    *((re.compile(rf"<h{n}[^>]*>(.*?)</h{n}>", re.DOTALL | re.IGNORECASE), f"\n{'#' * n} \\1\n") for n in range(1, 7)),
+    (re.compile(r"<tr[^>]*>(?=\s*<th)", re.IGNORECASE), "\n#| "),
+    (re.compile(r"<tr[^>]*>|</?(?:p|li|pre|div|dd|dt)\b[^>]*>", re.IGNORECASE), "\n"),
+    (re.compile(r"\s*</t[dh]>\s*", re.IGNORECASE), " | "),
+)
+_HEADING = re.compile(r"\s*(#{1,6})\s+(.*)")
+_RULE = re.compile(r"\s*\|?\s*:?-{3,}")
 _UNSPACED = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -182,24 +191,40 @@ def _words(text: str) -> list[str]:
 
 
 def plain_text(page: str) -> str:
-    """A page's text without tags. Not the product's extraction: what answers are held against must not share its
-    faults."""
-    import html
-
+    """A page's text without tags, with Markdown's marks for headings and the header rows of tables. Not the product's
+    extraction: what answers are held against must not share its faults."""
+    for pattern, mark in _MARKUP:
+        page = pattern.sub(mark, page)
     return html.unescape(_TAG.sub(" ", page))
+
+
+def section_of(page: str, heading: str) -> str:
+    """What stands below a heading, down to the next one of its level or above; empty where there is no such heading."""
+    found: list[str] = []
+    depth = 0
+    for line in page.splitlines():
+        marked = _HEADING.match(line)
+        if marked and depth and len(marked.group(1)) <= depth:
+            break
+        if depth:
+            found.append(line)
+        elif marked and level(marked.group(2)) == level(heading):
+            depth = len(marked.group(1))
+    return "\n".join(found)
 
 
 def supported_by_words(sentence: str, page: str, *, window: int = 4) -> bool:
     """Whether a page says the sentence, by words alone.
 
-    True where it stands there verbatim, or where, within ``window`` neighbouring lines and the headings, all its words
-    with a figure and WORDS_FLOOR of its other words stand. This knows nothing of meaning: it cannot see a dropped "not"
-    or swapped roles, which hand labels and the service's checker are for. It shares no code with that checker.
+    True where it stands there verbatim, or where, within ``window`` neighbouring lines, the headings and header rows
+    of tables, all its words with a figure and WORDS_FLOOR of its other words stand. This knows nothing of meaning: it
+    cannot see a dropped "not" or swapped roles, which hand labels and the service's checker are for. It shares no code
+    with that checker.
     """
     wanted = level(sentence)
     if not wanted:
         return False
-    if wanted.strip(" .") in level(page):
+    if wanted.strip(" .-") in level(page):
         return True
     words = [_NUMBERS.get(word, word) for word in _words(sentence)]
     figures = {word for word in words if _FIGURE.search(word)}
@@ -207,12 +232,21 @@ def supported_by_words(sentence: str, page: str, *, window: int = 4) -> bool:
     if not content and not figures:
         return False
     lines = [line for line in page.splitlines() if line.strip()]
-    headings = " ".join(line for line in lines if line.lstrip().startswith("#"))
+    above = {_NUMBERS.get(w, w) for line in _headings(lines) for w in _words(line)}
     for start in range(max(1, len(lines) - window + 1)):
-        held = {_NUMBERS.get(w, w) for w in _words(headings + " " + " ".join(lines[start : start + window]))}
+        held = above | {_NUMBERS.get(w, w) for w in _words(" ".join(lines[start : start + window]))}
         if figures <= held and len(content & held) >= WORDS_FLOOR * len(content):
             return True
     return False
+
+
+def _headings(lines: Sequence[str]) -> list[str]:
+    """Headings, and rows above a rule of a table."""
+    return [
+        line
+        for line, following in zip(lines, [*lines[1:], ""], strict=True)
+        if line.lstrip().startswith("#") or _RULE.match(following)
+    ]
 
 
 def count_words(text: str) -> int:

@@ -7,14 +7,14 @@ nothing is. Its mean is what is compared with the stored baseline, paired by que
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.answer_quality import FLOOR, faithfulness, lacking, says, share
+from pipeline.answer_quality import FLOOR, faithfulness, lacking, says, section_of, share, supported_by_words
 from pipeline.golden import KINDS, GoldenError, Hit, Label, Question, level
 from pipeline.quality import (
     Abstention,
@@ -58,6 +58,7 @@ class Answered:
     ms: float | None = None
     tokens: int = 0
     fallback: str | None = None
+    pages: Mapping[str, str] = field(default_factory=dict, repr=False)  # texts by path
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -65,6 +66,11 @@ class Answered:
         if not self.answered:
             return tuple(spellings[0] for spellings in self.facts)
         return lacking(self.facts, " \n".join(claim.text for claim in self.claims))
+
+    def cited(self, citation: Hit) -> list[Label]:
+        """Labelled passages that a citation is of."""
+        page = self.pages.get(citation.document, "")
+        return [label for label in self.question.relevant if points_at(citation, label, page)]
 
     @property
     def right(self) -> bool:
@@ -181,18 +187,22 @@ def _count(one: Answered, totals: _Totals) -> None:
     best = [label for label in labels if label.grade == max((x.grade for x in labels), default=0)]
     totals.words.append(one.words)
     totals.citations += len(one.citations)
-    totals.right += sum(any(points_at(hit, label) for label in labels) for hit in one.citations)
+    totals.right += sum(any(label in one.cited(hit) for label in labels) for hit in one.citations)
     totals.labels += len(best)
-    totals.cited += sum(any(points_at(hit, label) for hit in one.citations) for label in best)
+    totals.cited += sum(any(label in one.cited(hit) for hit in one.citations) for label in best)
 
 
-def points_at(citation: Hit, label: Label) -> bool:
-    """Whether a citation is of the labelled passage; its quote may be a part of the label's span."""
+def points_at(citation: Hit, label: Label, page: str = "") -> bool:
+    """Whether a citation is of the labelled passage. Its quote may be a part of the label's span, or stand below the
+    label's heading in the ``page``, where sections share a passage."""
     if label.matches(citation):
         return True
-    quote = level(citation.text)
-    same = citation.document == label.document
-    return same and label.span is not None and bool(quote) and quote in level(label.span)
+    if citation.document != label.document or not level(citation.text):
+        return False
+    if label.span is not None:
+        return level(citation.text) in level(label.span)
+    section = section_of(page, label.heading or "")
+    return bool(section) and supported_by_words(citation.text, section)
 
 
 def abstention(answers: Sequence[Answered]) -> Abstention:

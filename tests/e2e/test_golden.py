@@ -1,4 +1,4 @@
-"""The gate on retrieval: the golden set on the product as it is, against the stored baseline."""
+"""The gates on retrieval and answers: the golden set on the product as it is, against the stored baselines."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.answer_run import AnswerRun, run_answers
 from infra.asking import QueryApi
 from infra.endpoints import Endpoints
 from infra.golden_run import Run, checkout, questions_of, run
@@ -16,8 +17,8 @@ from infra.progress import Quiet
 
 
 @pytest.fixture(scope="module")
-def golden(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """One run over all questions, on the session's services."""
+def served(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryApi]:
+    """The wiki in a world of its own, on the session's services."""
     paths = checkout()
     _, tenant = questions_of(paths)
     folder = tmp_path_factory.mktemp("golden")
@@ -30,7 +31,19 @@ def golden(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempPa
         patch.setenv("HEADWATER_CACHE_DIR", str(cache_dir))
         world = golden_world(services, folder / "world", paths.wiki, tenant=tenant, report=Quiet())
         with world as made, QueryApi(made) as api:
-            yield run(api, paths, "hybrid", lambda done, total: None)
+            yield api
+
+
+@pytest.fixture(scope="module")
+def golden(served: QueryApi) -> Run:
+    """One run over all questions."""
+    return run(served, checkout(), "hybrid", lambda done, total: None)
+
+
+@pytest.fixture(scope="module")
+def answers(served: QueryApi) -> AnswerRun:
+    """The same questions at /v1/answer, taken from the sources."""
+    return run_answers(served, checkout(), "extractive", lambda done, total: None)
 
 
 @pytest.mark.requirement("C3")
@@ -57,3 +70,28 @@ def test_there_is_a_baseline_to_compare_with(golden: Run) -> None:
 @pytest.mark.requirement("B2", "C3")
 def test_exact_identifiers_come_before_their_twins(golden: Run) -> None:
     assert golden.report.identifier_first == 1.0
+
+
+@pytest.mark.requirement("C2", "B8")
+def test_the_gate_on_answers_passes(answers: AnswerRun) -> None:
+    assert answers.ok, answers.reasons
+    assert answers.comparison is not None
+    assert answers.comparison.missing == ()
+
+
+@pytest.mark.requirement("C2", "B1")
+def test_no_answer_rests_on_what_its_reader_may_not_read(answers: AnswerRun) -> None:
+    assert answers.report.exposures == ()
+    assert answers.report.wrong_editions == ()
+
+
+@pytest.mark.requirement("C2", "B8")
+def test_every_released_sentence_is_said_by_a_page_that_it_cites(answers: AnswerRun) -> None:
+    assert answers.report.claims > 100
+    assert answers.report.unsupported_by_words == ()
+
+
+@pytest.mark.requirement("C4")
+def test_every_question_that_failed_is_followed_to_a_stage(answers: AnswerRun) -> None:
+    failed = {one.question.id for one in answers.answers if not one.right}
+    assert {diagnosis.question for diagnosis in answers.diagnoses} == failed

@@ -24,6 +24,7 @@ from pipeline.answer_quality import (
     lacking,
     plain_text,
     says,
+    section_of,
     supported_by_words,
 )
 from pipeline.golden import GoldenError
@@ -170,7 +171,7 @@ def test_words_scattered_over_a_page_do_not_support() -> None:
 
 
 def test_tags_are_no_text() -> None:
-    assert plain_text("<td>9 &lt; 10</td><style>x{}</style><!-- no -->").split() == ["9", "<", "10"]
+    assert plain_text("<td>9 &lt; 10</td><style>x{}</style><!-- no -->").split() == ["9", "<", "10", "|"]
 
 
 def test_words_are_counted_in_scripts_without_blanks_too() -> None:
@@ -231,3 +232,32 @@ def test_labels_are_read_from_all_files(tmp_path: Path) -> None:
     (folder / "b.jsonl").write_text('{"id": "3", "label": "perhaps"}\n')
     with pytest.raises(GoldenError, match=r"b.jsonl line 1, label"):
         load_labels(folder)
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+TABLE = "# Models\n\n| Property | X-500-G2 | X-500-G3 |\n| --- | --- | --- |\n" + "".join(
+    f"| Property {n} | {n} | {n + 1} |\n" for n in range(10, 20)
+)
+
+
+def test_a_row_is_said_with_the_header_of_its_table_however_far_above() -> None:
+    assert supported_by_words("Property: Property 19; X-500-G2: 19; X-500-G3: 20.", TABLE)
+    assert not supported_by_words("Property: Property 19; X-500-G2: 19; X-500-G3: 21.", TABLE.replace("| 21 |", "|"))
+
+
+def test_a_page_of_tags_keeps_headings_and_rows() -> None:
+    rows = "<tr><th>Day</th><th>Room</th></tr><tr><td>Monday</td><td>4</td></tr>"
+    page = f"<h2>Dates</h2><table>{rows}</table><h2>No</h2>"
+    text = plain_text(page)
+    assert "## Dates" in text
+    assert supported_by_words("Day: Monday; Room: 4", text)
+    assert "Monday" in section_of(text, "Dates")
+    assert "No" not in section_of(text, "Dates")
+
+
+def test_a_section_ends_at_a_heading_of_its_level() -> None:
+    assert section_of(PAGE, "meaning").strip().startswith("E17 means transfer status is pending.")
+    assert "Timing" not in section_of(PAGE, "Meaning")
+    assert "Timing" in section_of(PAGE, "Error code E17")
+    assert section_of(PAGE, "Absent") == ""

@@ -96,6 +96,14 @@ def test_a_quote_within_a_labelled_span_points_at_it() -> None:
     assert not points_at(Hit("a.md", ""), label)
 
 
+def test_a_quote_below_the_labelled_heading_points_at_it_where_sections_share_a_passage() -> None:
+    page = "# A\n\n## Part\n\nIt takes ten minutes.\n\n## Other\n\nIt rains.\n"
+    label = Label(document="a.md", heading="Part", grade=3)
+    assert points_at(Hit("a.md", "It takes ten minutes.", ("A",)), label, page)
+    assert not points_at(Hit("a.md", "It rains.", ("A",)), label, page)
+    assert not points_at(Hit("a.md", "It takes ten minutes.", ("A",)), label), "without the page nothing is known"
+
+
 def test_a_citation_of_what_the_person_may_not_read_fails_always() -> None:
     report = score_answers([got(ask("one"))], "extractive", may_read=lambda user, document: document != "a.md")
     ok, reasons = passes(report, None)
