@@ -68,8 +68,9 @@ async def test_every_block_does_what_the_page_says(tmp_path: Path, monkeypatch: 
     assert re.fullmatch(r".*\nexport HEADWATER_TOKEN=\$\(headwater token --user ann --tenant acme\)\n", setup)
     scripts = blocks("python")
     expected = (
-        TEXT, "The probe measures pressure.\n" + TEXT, "hits", "True", "k Input should be", "Resetting the probe", TEXT,
-        "Resetting the probe",
+        TEXT, "The probe measures pressure.\n" + TEXT, TEXT + " (1,)\n[1] Resetting the probe",
+        "hits", "True", "k Input should be", "Resetting the probe", TEXT,
+        "Resetting the probe", TEXT + "[^1]\n\nSources:\n\n[^1]: [Resetting the probe](",
     )  # fmt: skip
     assert len(scripts) == len(expected)
     async with serving(world) as address:
