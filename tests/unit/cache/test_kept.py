@@ -207,6 +207,22 @@ async def test_a_membership_that_ended_counts_although_the_tails_stand_still(wor
         world.log.stalled = False
 
 
+@pytest.mark.requirement("B10", "A8")
+async def test_a_membership_that_began_counts_although_the_tails_stand_still(world: World) -> None:
+    prepared(world)
+    world.document("draft", "a secret plan of the board", rule=anyone("group:wiki/board"))
+    world.principal("group:wiki/board")
+    async with world.running() as run:
+        asking = Asking(run)
+        assert await asking.ids() == ["plan"]
+        run.parts.barrier._wait_s = 0.05
+        world.log.stalled = True
+        world.principal("user:ann", "group:wiki/eng", "group:wiki/board")
+        world.log.event(member(world, "group:wiki/eng", "group:wiki/board"))
+        assert not (await asking.search()).cached
+        world.log.stalled = False
+
+
 @pytest.mark.requirement("B10", "A11")
 async def test_while_receipts_wait_to_be_read_nothing_kept_is_given(world: World) -> None:
     prepared(world)
