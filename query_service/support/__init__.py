@@ -1,0 +1,1 @@
+"""Whether the sources of an answer say what each of its sentences says."""
