@@ -2,7 +2,8 @@
 
 The golden questions are asked as their own persons, and those on encyclopaedia articles where they lie beside the
 checkout, each without and with the reranker. Weights and their place are fitted on one half of the golden questions and
-told for the other; the last lines judge the weights that are packaged, and carry those that this run would package.
+told for the other; further lines judge the weights that are packaged, and carry those that this run would package. The
+last line says which golden questions have sources that count as contradicting each other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from infra.bench.session import Session
 from infra.bench.tier_split import ARTICLE_TENANT, ARTICLES, READER, articles_of, indexed
 from infra.bench.world import FOLDER_TENANT, World
 from infra.golden_run import checkout, questions_of
+from pipeline.golden import Question
 from pipeline.settings_query import AnswerSettings
+from query_service.answer.contradiction import contradictions
+from query_service.answer.interface import Source
 from query_service.answer.strength import NAMES, logistic, strength
 from schemas.api import SearchFilters, SearchResponse
 from schemas.api_ranking import RerankMode
@@ -146,18 +150,49 @@ def strength_bench(session: Session) -> Iterable[Result]:
         golden = list(_golden(session, made, model, rerank))
         articles = list(_articles(session, made, model, rerank)) if with_articles else []
         yield from lines(model, golden, articles)
+    yield _disputed(session, made)
     session.close_world()
+
+
+def _disputed(session: Session, world: World) -> Result:
+    """Recall on the contradictory questions, and false alarms on the others, over the sources an answer would get."""
+    questions = questions_of(checkout())[0]
+    context = AnswerSettings().context
+    found: list[str] = []
+    with QueryApi(world.settings) as api:
+        for number, q in enumerate(questions, 1):
+            reply = api.search(
+                q.user, FOLDER_TENANT, q.question, k=context, filters=SearchFilters(as_of=_moment(q)), rerank="off",
+                evidence="sections", token_budget=AnswerSettings().token_budget,
+            )  # fmt: skip
+            passages = reply.evidence.passages if reply.evidence is not None else ()
+            if contradictions(q.question, [Source(n, passage) for n, passage in enumerate(passages, 1)]):
+                found.append(q.id)
+            session.progress("contradictions", number, len(questions))
+    wanted = {q.id for q in questions if q.kind == "contradictory"}
+    false = [name for name in found if name not in wanted]
+    right = len(found) - len(false)
+    return Result(
+        NAME, right / len(wanted), "share of contradictory questions found",
+        extra={
+            "contradictory": len(wanted), "found": right, "missed": sorted(wanted - set(found)),
+            "others": len(questions) - len(wanted), "false_alarms": false,
+        },
+    )  # fmt: skip
+
+
+def _moment(question: Question) -> int | None:
+    if question.as_of is None:
+        return None
+    return int(datetime.combine(question.as_of, time(), UTC).timestamp()) * 1_000_000
 
 
 def _golden(session: Session, world: World, model: str, rerank: RerankMode) -> Iterator[Reply]:
     questions = questions_of(checkout())[0]
     with QueryApi(world.settings) as api:
         for number, q in enumerate(questions, 1):
-            moment = None
-            if q.as_of is not None:
-                moment = int(datetime.combine(q.as_of, time(), UTC).timestamp()) * 1_000_000
             found = api.search(
-                q.user, FOLDER_TENANT, q.question, k=K, filters=SearchFilters(as_of=moment), rerank=rerank
+                q.user, FOLDER_TENANT, q.question, k=K, filters=SearchFilters(as_of=_moment(q)), rerank=rerank
             )
             yield Reply.of(q.id, q.answerable, q.question, found, model)
             session.progress(f"golden questions, {model}", number, len(questions))

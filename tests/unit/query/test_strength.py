@@ -10,6 +10,10 @@ from query_service.legs import Candidate
 from query_service.outcome import Ranked
 from schemas.api import SearchHit, SearchResponse
 from schemas.api_examples import SEARCH_RESPONSE
+from tests.unit.query.world import World
+
+pytestmark = pytest.mark.anyio
+MINUTE = 60_000_000
 
 
 def hit(text: str, distance: float | None = 0.4, *, rerank: float | None = None, fused: float = 0.5) -> SearchHit:
@@ -80,3 +84,21 @@ def test_weights_are_fitted_and_placed_so_that_few_answerable_questions_are_refu
     made = [Reply(f"q{n}", n % 4 != 0, (0.3 + 0.4 * (n % 4 != 0) + 0.001 * (n % 7),) * 5, 0.0) for n in range(200)]
     told = figures(made, scores(made, "plain", fitted(made, "plain")), 0.5)
     assert told["recall"] == 1.0 and told["false_refusals"] <= 0.05
+
+
+@pytest.mark.requirement("B8", "E3")
+async def test_a_search_says_that_nothing_fits_and_newness_alone_brings_nothing_up(world: World) -> None:
+    world.principal("user:ann")
+    world.document(
+        "pump",
+        "To reset the pump hold the button for ten seconds, then reset the pump again.",
+        updated_at=world.clock.now() - 9 * MINUTE,
+    )
+    world.document("news", " ".join(["reset", *(f"w{n}" for n in range(60))]), updated_at=world.clock.now() - MINUTE)
+    async with world.running() as run:
+        fits = await run.search("reset the pump", mode="sparse")
+        none = await run.search("audit vending machines reset", mode="sparse")
+        newest = await run.search("reset the pump", mode="sparse", sort="newest")
+    assert fits["weak"] is False and none["weak"] is True
+    assert [hit["document_id"] for hit in fits["hits"]] == ["pump", "news"]
+    assert [hit["document_id"] for hit in newest["hits"]] == ["pump"]
