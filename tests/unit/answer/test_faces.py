@@ -67,7 +67,7 @@ async def test_a_long_conversation_is_taken(world: World) -> None:
     turns: Any = [{"role": role, "content": "word " * 900} for _ in range(60) for role in ("user", "assistant")]
     async with world.running() as run:
         messages = [*turns, {"role": "user", "content": QUESTION}]
-        made = await sdk(run).chat.completions.create(model="headwater-extractive", messages=messages)
+        made: Any = await sdk(run).chat.completions.create(model="headwater-extractive", messages=messages)
         assert made.headwater["query_id"]
         huge = [{"role": "user", "content": "word " * 300_000}]
         with pytest.raises(openai.APIStatusError) as caught:
