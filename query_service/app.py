@@ -26,6 +26,7 @@ from query_service.answer.chat_errors import ChatErrors
 from query_service.answer.made import Models, answering, metered
 from query_service.answer.service import AnswerService
 from query_service.barrier import Barrier
+from query_service.cache import parts as kept
 from query_service.callers import Caller, Callers
 from query_service.closure import Closures
 from query_service.counters import LoadCounter
@@ -132,6 +133,7 @@ class Parts:
     reranking: TimedReranking | None = None
     generator: Generator | None = None
     answers: AnswerService | None = None
+    caches: kept.Caches | None = None
 
 
 def assemble(deps: Dependencies) -> Parts:
@@ -158,14 +160,20 @@ def assemble(deps: Dependencies) -> Parts:
     if deps.load_reranker is not None:
         reranking = TimedReranking(deps.load_reranker, settings.rerank, settings.inference, metrics)
     generator = metered(deps.generator, settings, querylog, clock, metrics)
+    caches = kept.build(
+        settings.cache, reader, overlay, closures, freshness, deps.open_tail, changes, state, flights, encoders, clock,
+        metrics,
+    )  # fmt: skip
     service = LoggedService(
         settings.query, reader, clock, metrics, overlay, closures, encoders, freshness, state, flights,
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
         rerank=settings.rerank, ranking=settings.ranking, load_counter=deps.load_counter, log=querylog,
         reranking=reranking, expander=Expander(settings.expansion, generator, metrics), answer=settings.answer,
+        kept=caches.searches,
     )  # fmt: skip
-    answer = answering(settings, service, Models(encoders, state, reranking, generator), None, clock, metrics)
-    deletions = Deletions(deps.open_proofs, reader, encoders, clock)
+    models = Models(encoders, state, reranking, generator)
+    answer = answering(settings, service, models, caches.answers, clock, metrics)
+    deletions = Deletions(deps.open_proofs, reader, encoders, clock, (caches.keeper.place,))
     around = LoggedNeighbours(service, reader, state, flights, clock, log=querylog)
     mcp = Endpoint(service, settings.query.hosts, settings.auth.cors_origins, answer)
     heart = Heart(deps.pulse, state, flights, clock) if deps.pulse is not None else None
@@ -173,7 +181,7 @@ def assemble(deps: Dependencies) -> Parts:
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
         around, mcp, barrier, querylog,
-        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, generator, answer,
+        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, generator, answer, caches,
     )  # fmt: skip
 
 
@@ -251,6 +259,8 @@ def _lifespan(parts: Parts) -> Callable[[FastAPI], Any]:
             await parts.state.close()
             await asyncio.to_thread(parts.tail.stop)
             await asyncio.to_thread(parts.barrier.close)
+            if parts.caches is not None:
+                await parts.caches.close()
             await asyncio.to_thread(parts.freshness.stop)
             await asyncio.to_thread(parts.querylog.stop)
             await asyncio.to_thread(parts.encoders.close)

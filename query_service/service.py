@@ -18,6 +18,7 @@ from pipeline.settings import QuerySettings
 from pipeline.settings_query import AnswerSettings, ExpansionSettings, RankingSettings, RerankSettings
 from query_service import assemble, bm25, boost, paging, phrases
 from query_service.answer.strength import near_best, strength, weak
+from query_service.cache.searches import Searches
 from query_service.closure import Closures
 from query_service.counters import LoadCounter, estimated
 from query_service.documents import Documents
@@ -79,6 +80,7 @@ class QueryService(Documents):
         expander: Expander | None = None,
         load_counter: LoadCounter | None = None,
         answer: AnswerSettings | None = None,
+        kept: Searches | None = None,
     ) -> None:
         super().__init__(reader, clock, overlay, closures, freshness, state, flights)
         self._settings = settings
@@ -93,6 +95,7 @@ class QueryService(Documents):
         self._following = Following(self._retriever)
         self._extras = Extras(settings, reader, overlay, clock, load_counter or estimated)
         self._cursors = paging.Cursors(log_key)
+        self._kept = kept
         self._weak = (answer or AnswerSettings()).weak
 
     # ------------------------------------------------------------ search
@@ -111,7 +114,13 @@ class QueryService(Documents):
                     token, generation.name, request.wait_ms, lambda: self._closures.resolve(scope)
                 )
                 await self._state.current()  # permissions must be known well enough after the wait as well
-            return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
+
+            async def search() -> SearchResponse:
+                return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
+
+            if self._kept is None or page is not None or generation.name != self._state.active:
+                return await search()
+            return await self._kept.through(scope, request, narrowing, generation, search)
 
     async def searchable(self, scope: Scope, request: SearchRequest) -> None:
         """Whether a search can begin, without beginning it. Raises FieldError or NotReady."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
-from pipeline.ports import Vectors
 from pipeline.settings import Settings
 from query_service.answer.cached import KeptAnswers
 from query_service.answer.extractive import ExtractiveWriter
@@ -19,7 +18,7 @@ from query_service.querylog.log import QueryLog
 from query_service.querylog.service import LoggedService
 from query_service.rerank.interface import Reranking
 from query_service.state import ServiceState
-from query_service.support.checker import MeasuredChecker
+from query_service.support.build import build_checker
 
 
 def metered(
@@ -52,13 +51,11 @@ def answering(
 ) -> AnswerService:  # fmt: skip
     """Raises ConfigError for a checker that cannot be made."""
     generator, state = models.generator, models.state
-
-    async def embed(text: str) -> Vectors | None:
-        active = state.generation()
-        return await models.encoders.embed_passage(active, text) if active is not None else None
-
     parts = Parts(
-        checker=MeasuredChecker(settings.support.threshold, embed=embed, reranking=models.reranking, metrics=metrics),
+        checker=build_checker(
+            settings.support, encoders=models.encoders, generation=state.generation, reranking=models.reranking,
+            generator=generator, metrics=metrics,
+        ),
         extractive=ExtractiveWriter(models.encoders, models.reranking, state.generation, settings.answer.sentences),
         generated=GeneratedWriter(generator, settings) if generator is not None else None,
         generator=generator,

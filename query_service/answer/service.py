@@ -257,7 +257,7 @@ class _Run:
         r = self._request
         await self._emit(StepEvent(step="writing", passages=len(sources)))
         most = min(r.max_tokens or self._settings.max_tokens, self._price.max_tokens)
-        ask = Ask(query if not r.history else r.question, r.history, sources, most, self._deadline, self._language)
+        ask = Ask(r.question, r.history, sources, most, self._deadline, self._language, query=query)
         started, checking = time.perf_counter(), 0.0
         last = Written("")
         async for part in writer.write(ask):

@@ -22,6 +22,7 @@ from query_service.cache.shelf import Asked, Kept, Mark, Shelf, Used
 from query_service.closure import Closures
 from query_service.freshness import Freshness
 from query_service.overlay import Overlay
+from query_service.querylog.entry import current
 from query_service.scope import Narrowing, Scope
 from schemas.access import Closure
 from schemas.api import SearchRequest
@@ -115,6 +116,8 @@ class Keeper:
 
     async def admitted(self, ticket: Ticket, entry: Kept) -> Admitted | None:
         """The last check; what fails it is forgotten. Raises StoreUnavailable."""
+        if (logged := current()) is not None:
+            logged.closure = ticket.closure  # there may be no search that tells
         complete = self._complete(ticket)  # before the marks: what is said to be complete is counted in them
         judged_at = self.clock.now()
         uids = sorted({used.uid for used in entry.used})

@@ -83,6 +83,8 @@ class Entry:
     def searched(self, response: SearchResponse) -> None:
         """What a search brought, for itself or for an answer."""
         self.generation = response.generation
+        if response.cached:
+            self.cached = "exact"
         self.hits = tuple(_hit(hit) for hit in response.hits[:MAX_LOGGED])
         self.counts = self.counts.model_copy(update={**response.counts.model_dump(), "shown": len(response.hits)})
         if response.evidence is not None:
@@ -112,6 +114,7 @@ class Entry:
 
     def replied(self, response: AnswerResponse) -> None:
         """The answer: what it rests on, how well, or why there is none. None of its words."""
+        self.query_id = response.query_id
         self.generation = response.generation
         self.support = response.support
         told = {f"answer_{stage}": ms for stage, ms in response.timings_ms.items()}

@@ -18,6 +18,7 @@ from pipeline.index.store import WeaviateStore
 from pipeline.observe import Metrics
 from pipeline.ports import Embedder, Outgoing, Vectors
 from pipeline.settings import AuthSettings, Settings
+from pipeline.settings_query import CacheSettings
 from query_service.app import Dependencies
 from query_service.rerank.service import LoadReranker
 from query_service.wiring import dependencies
@@ -38,7 +39,12 @@ class RealWorld(World):
     load_reranker: LoadReranker | None = None
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings.model_copy(update={"auth": AuthSettings(jwt_secret=SecretStr(SECRET))})
+        self.settings = settings.model_copy(
+            update={
+                "auth": AuthSettings(jwt_secret=SecretStr(SECRET)),
+                "cache": CacheSettings(answers=0, searches=0),  # tests that ask twice want two searches
+            }
+        )
         self.clock: Any = SystemClock()
         self.metrics = Metrics()
         ensure_topics(self.settings)

@@ -23,6 +23,7 @@ from pipeline.errors import BusUnavailable
 from pipeline.observe import Metrics
 from pipeline.ports import ChunkWrite, Record, Vectors
 from pipeline.settings import AuthSettings, KafkaSettings, QuerySettings, Settings
+from pipeline.settings_query import CacheSettings
 from query_service.app import Dependencies, Parts, create_app
 from query_service.tail import Start
 from schemas.access import AccessRule
@@ -198,6 +199,7 @@ class World:
         self.settings = Settings(
             auth=AuthSettings(jwt_secret=SecretStr(SECRET)),
             kafka=KafkaSettings(partitions=PARTITIONS),
+            cache=CacheSettings(answers=0, searches=0),  # tests that ask twice want two searches
             query=QuerySettings(receipts_path=tmp_path / "receipts.sqlite", **query),
         )
         self._version = self.clock.now()
