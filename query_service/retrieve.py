@@ -23,6 +23,8 @@ __all__ = ["Limits", "Outcome", "Place", "Ranked", "Retriever", "Stopwatch", "Tw
 
 MAX_LIMIT = 1000
 GROWTH = 4
+SPARE = 4  # of an unfiltered search so much of what is wanted is judged besides, 1/4
+LEAST_STEP = 16
 SUMMARISED = 20  # passages looked for in the documents whose summaries were found
 
 
@@ -90,7 +92,7 @@ class Retriever:
             watch.lap("search")
             await self._score(plan, pool.by_words(), state, statistics)
             watch.lap("fuse")
-            await self._admit_best(plan, pool, narrowing, closure, state, depth, fold=limits.fold)
+            await self._admit_best(plan, pool, narrowing, closure, state, depth, fold=limits.fold, filtered=filtered)
             watch.lap("admit")
             if not self._short_legs(pool, state, want):
                 break
@@ -150,8 +152,9 @@ class Retriever:
     # ------------------------------------------------------------ admission
 
     async def _admit_best(
-        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, depth: int, *, fold: bool
-    ) -> None:
+        self, plan: Plan, pool: Pool, narrowing: Narrowing, closure: Closure, state: _State, depth: int, *, fold: bool,
+        filtered: bool,
+    ) -> None:  # fmt: skip
         """Judge the nearest and the best by words, each until more than ``depth`` different passages are admitted.
 
         Nothing is cut before admission: farther candidates are judged as soon as nearer ones were refused. One more
@@ -160,15 +163,21 @@ class Retriever:
         words = pool.by_words()
         found = fuse.order({c.chunk_id: s for c in words if not c.exact and (s := state.scores[c.chunk_id]) > 0.0})
         lists = [pool.by_distance(), [pool.found[chunk_id] for chunk_id in found]]
-        wanted = depth + 1
-        for at in range(0, max(1, *map(len, lists)), wanted):
-            batch = [c for c in words if c.exact] if at == 0 else []  # they stand in front wherever they are in a list
-            for ranked in lists:
-                if self._passages(ranked[:at], state, fold) < wanted:
-                    batch += ranked[at : at + wanted]
+        batch = [c for c in words if c.exact]  # they stand in front wherever they are in a list
+        wanted, judged, rounds = depth + 1, [0, 0], 0
+        while True:
+            for i, ranked in enumerate(lists):
+                lacking = wanted - self._passages(ranked[: judged[i]], state, fold)
+                if lacking > 0 and judged[i] < len(ranked):
+                    # Of an unfiltered search some are refused. Later rounds grow: many refusals cost few of them.
+                    first = wanted if filtered else wanted + wanted // SPARE
+                    step = max(LEAST_STEP, 2 * lacking) << (rounds - 1) if rounds else first
+                    batch += ranked[judged[i] : judged[i] + step]
+                    judged[i] += step
             if not batch:
                 return
             await self._admit(plan, batch, narrowing, closure, state)
+            batch, rounds = [], rounds + 1
 
     @staticmethod
     def _passages(judged: Sequence[Candidate], state: _State, fold: bool) -> int:
