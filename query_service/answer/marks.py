@@ -113,7 +113,7 @@ REASONING = r"think|thinking|thought|scratchpad|reasoning|reflection|analysis"
 _CALLS = r"tool_calls?|tool_use|tool_code|tool_response|function_calls?|function_results?|function|invoke|antml:[\w-]+"
 OPENING = re.compile(rf"<(?P<name>{_CALLS}|{REASONING})(?:[\s=][^<>\n]{{0,300}})?>$", re.IGNORECASE)
 _GARBAGE = re.compile(
-    rf"</?(?:{_CALLS})\b|<\|[^<>\n]{{0,80}}\|?>|<[|｜][^<>\n]{{0,80}}[|｜]>|\[/?(?:INST|TOOL_CALLS)\]|<</?sys>>|"
+    rf"</?(?:{_CALLS}|system|assistant|instructions?|sources?)\b|<\|[^<>\n]{{0,80}}\|?>|<[|｜][^<>\n]{{0,80}}[|｜]>|\[/?(?:INST|TOOL_CALLS)\]|<</?sys>>|"
     r"<<\s*(?:end of )?(?:source|turn)\b|!\[[^\]\n]{0,500}\]|"
     r"<(?:img|script|iframe|object|embed|svg|form|style|video|audio|link|base)\b|"
     r"\b(?:javascript|vbscript):|\bdata:[\w.+-]+/[\w.+-]+[;,]",

@@ -51,6 +51,12 @@ def visible(text: str) -> str:
     return _JOINER.sub("", "".join(c if c in "\n\t" or c in _JOINERS else _seen(c) for c in text))
 
 
+def hidden(text: str) -> list[tuple[int, int]]:
+    """Spans of ``text`` that a reader of the page does not see: comments, elements that a style hides, programs."""
+    seen = looks(text)
+    return sorted(match.span() for pattern in _HIDDEN for match in pattern.finditer(seen))
+
+
 def looks(text: str) -> str:
     """``text`` with letters of other scripts that look like ASCII ones replaced by these; of the same length."""
     return text if text.isascii() else text.translate(_LOOKALIKES)
@@ -198,15 +204,19 @@ def _rule(pattern: str, replace: Replace, flags: re.RegexFlag = re.IGNORECASE) -
 
 
 _FRAME = re.compile(r"<\|[^<>\n]{0,80}?\|>|<<[^<>\n]{0,80}>>")
-# What a bracket can hold is bounded, so that a text of nothing but brackets is read in a moment.
-_RULES: tuple[tuple[re.Pattern[str], Replace], ...] = (
-    _rule(r"<!--.{0,4000}?-->", " ", re.DOTALL),
-    _rule(r"<(?=!--)", "‹"),
-    _rule(
-        rf"<(?P<t>[a-z]\w{{0,15}})\b(?=[^<>]{{0,400}}{_HIDING})[^<>]{{0,400}}>.{{0,4000}}?</(?P=t)\s*>", " ",
+# Comments, hidden elements, programs: on the page nobody sees them.
+_HIDDEN = (
+    re.compile(r"<!--.{0,4000}?-->", re.DOTALL),
+    re.compile(
+        rf"<(?P<t>[a-z]\w{{0,15}})\b(?=[^<>]{{0,400}}{_HIDING})[^<>]{{0,400}}>.{{0,4000}}?</(?P=t)\s*>",
         re.IGNORECASE | re.DOTALL,
     ),
-    _rule(r"<(?P<t>script|style)\b[^<>]{0,400}>.{0,4000}?</(?P=t)\s*>", " ", re.IGNORECASE | re.DOTALL),
+    re.compile(r"<(?P<t>script|style)\b[^<>]{0,400}>.{0,4000}?</(?P=t)\s*>", re.IGNORECASE | re.DOTALL),
+)
+# What a bracket can hold is bounded, so that a text of nothing but brackets is read in a moment.
+_RULES: tuple[tuple[re.Pattern[str], Replace], ...] = (
+    *((pattern, " ") for pattern in _HIDDEN),
+    _rule(r"<(?=!--)", "‹"),
     _rule(r"<img\b[^<>]{0,4000}>", _tag_image),
     _rule(r"</?a\b(?:\s[^<>]{0,4000})?>", " "),
     _rule(rf"</?{_ACTIVE}\b[^<>]{{0,400}}>", _angles),
