@@ -36,7 +36,7 @@ from schemas.api_ranking import EvidencePassage
 Style = Literal["extractive", "generated"]
 CONTEXT = 5  # the default of answer.context; what a diagnosis looks at
 POOL = 100
-EVERYTHING = 1_000_000
+EVERYTHING = 32_000  # tokens; what the service gives at most
 Oracle = Callable[[Question, Sequence[EvidencePassage]], str]
 """What the answerer says of these passages alone, the sentences that pass their check."""
 

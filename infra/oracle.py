@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from query_service.querylog.service import LoggedService
 
 READY_S = 120.0
-EVERYTHING = 1_000_000
+EVERYTHING = 1_000_000  # tokens
 _T = TypeVar("_T")
 
 

@@ -121,7 +121,7 @@ class MeasuredChecker:
         left = deadline - self._now()
         if left <= 0:
             return None
-        claims = [claim for one in cases if not one.literal for claim in (one.whole, *one.parts)]
+        claims = [c for one in cases if not one.literal and not _plain(one) for c in (one.whole, *one.parts)]
         gate = asyncio.Semaphore(_AT_ONCE)
         work: list[Awaitable[object]] = [self._read_by_models(claim, extra, gate, deadline) for claim in claims]
         asked = self._judge.judge(question, cases, sources, deadline=deadline) if self._judge is not None else None
@@ -235,6 +235,12 @@ class MeasuredChecker:
 def _cases(question: str, drafts: Sequence[Draft], sources: Sequence[Source]) -> list[Case]:
     read_sources, asked = Read.of(sources), read(question)
     return [case(draft, read_sources, asked) for draft in drafts]
+
+
+def _plain(one: Case) -> bool:
+    """Whether a source that the draft cites has it word for word: no model is needed to see that."""
+    said = [m.window.number for every in one.whole.found.values() for m in every if m.identical and m.veto is None]
+    return any(number in one.draft.cited for number in said)
 
 
 async def _same(value: list[Mapping[int, float] | None]) -> list[Mapping[int, float] | None]:

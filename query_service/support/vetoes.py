@@ -508,6 +508,8 @@ def _other_subject(
 ) -> bool:
     """Whether the window says it of something else."""
     base = window.base.words
+    if not base:  # a line of brackets: it says nothing of anything
+        return True
     head, sure = _head(claim)
     pair = next((pair for pair in pairs if pair.mine == head), None)
     if pair is None:

@@ -199,3 +199,28 @@ def test_nothing_to_check_and_nothing_to_check_against() -> None:
     assert verdicts([], [source(1, "Text.")]) == []
     assert [one.supported for one in verdicts([("Text.", (1,)), ("", ()), ("…", (1,))], [])] == [False] * 3
     assert not verdict("…", "Text.").supported
+
+
+@pytest.mark.requirement("B8")
+def test_a_line_without_words_says_nothing_and_breaks_nothing() -> None:
+    code = (
+        "The linter accepts `fs.readFileSync` only in files under `boot/`.\n\n```js\nread('/data', (err) => {\n});\n```"
+    )
+    assert not verdict("The linter accepts fs.readFile everywhere.", code).supported
+    assert verdict("The linter accepts `fs.readFileSync` only in files under `boot/`.", code).supported
+
+
+@pytest.mark.requirement("B8")
+def test_no_model_reads_what_a_cited_source_says_word_for_word() -> None:
+    read: list[str] = []
+
+    async def embed(text: str) -> Vectors | None:
+        read.append(text)
+        return np.ones((1, 2), dtype=np.float32)
+
+    checker = MeasuredChecker(0.5, embed=embed)
+    sources = [source(1, "The gate opens at six. The bell rings."), source(2, "The gate is green.")]
+    assert verdicts([("The gate opens at six.", (1,))], sources, checker=checker)[0].supported
+    assert read == []
+    verdicts([("At six the gate is opened.", (1,))], sources, checker=checker)
+    assert read, "other words are for models too"
