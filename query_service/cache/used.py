@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from query_service.cache.shelf import Used
 from query_service.finish import NO_RERANKER
+from query_service.rerank.service import FITTED
 from schemas.api import SearchResponse
 from schemas.api_answer import AnswerResponse
 from schemas.api_ranking import RerankReport
@@ -58,4 +59,8 @@ def answer_worth_keeping(answer: AnswerResponse, search: SearchResponse) -> bool
 
 
 def _ranked_whole(report: RerankReport | None) -> bool:
-    return report is None or (not report.late and report.reason in _STEADY)
+    """In 'fast' as many passages as fit are scored, so fewer than all is what was asked for."""
+    if report is None or report.late:
+        return report is None
+    fitted = report.asked == "fast" and (report.reason or "").endswith(FITTED)
+    return fitted or report.reason in _STEADY

@@ -18,7 +18,7 @@ from schemas.receipts import Receipt
 from schemas.topics import Topic
 from tests.integration.query.real import RealWorld
 from tests.unit.cache.kept import Asking, receipt
-from tests.unit.query.world import TENANT, Running, anyone, ref
+from tests.unit.query.world import TENANT, anyone, ref
 
 pytestmark = pytest.mark.anyio
 TEAM = anyone("group:wiki/eng")
@@ -38,7 +38,7 @@ class Changes:
         self.changing = False
 
     def told(self, *receipts: Receipt) -> None:
-        self.world.publish([Outgoing(str(Topic.RECEIPTS), r.document_uid, encode(r)) for r in receipts])
+        self.world.publish([Outgoing(str(Topic.RECEIPTS), r.document_uid or "", encode(r)) for r in receipts])
 
     def edit(self) -> None:
         rule = TEAM if self.team_rule else anyone("user:carol")
@@ -109,13 +109,13 @@ async def test_nothing_kept_is_given_after_a_change_was_acknowledged(world: Real
     changes.edit()
     async with world.running() as run:
         asking = Asking(run)
-        judged, hits, wrong = await _raced(run, asking, changes)
+        judged, hits, wrong = await _raced(asking, changes)
         assert wrong == []
         assert hits > judged / 10, "what is kept was given at all"
         assert world.metrics.value("headwater_cache_total", cache="searches", outcome="hit") >= hits
 
 
-async def _raced(run: Running, asking: Asking, changes: Changes) -> tuple[int, int, list[str]]:
+async def _raced(asking: Asking, changes: Changes) -> tuple[int, int, list[str]]:
     judged = hits = 0
     by_state: dict[int, int] = {}
     wrong: list[str] = []
@@ -149,7 +149,7 @@ async def _raced(run: Running, asking: Asking, changes: Changes) -> tuple[int, i
                         if asker.done():
                             asker.result()
                 assert by_state.get(changes.settled, 0) >= ASKS, "the askers came to nothing"
-                run.world.applied(lambda topic, partition: 0)  # the lane is at work
+                changes.world.applied(lambda topic, partition: 0)  # the lane is at work
     finally:
         ended = True
         await asyncio.gather(*askers)

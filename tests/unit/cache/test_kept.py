@@ -44,6 +44,11 @@ def edited(world: World) -> None:
     world.document("plan", "the secret plan of the team, second edition", rule=TEAM)
 
 
+def edited_under_the_same_rule(world: World) -> None:
+    manifest = world.store.read_manifests(GENERATION, TENANT, [ref("plan").uid])[ref("plan").uid]
+    world.store.write_manifest(GENERATION, manifest.model_copy(update={"content_version": world.version()}))
+
+
 def revoked_in_the_store(world: World) -> None:
     world.access(ref("plan"), anyone("user:carol"))
 
@@ -108,7 +113,8 @@ def too_old(world: World) -> None:
 
 
 CHANGES: list[Callable[[World], None]] = [
-    edited, revoked_in_the_store, other_rule, revoked_on_the_log, deleted_on_the_log, held_on_the_log, left_the_team,
+    edited, edited_under_the_same_rule, revoked_in_the_store, other_rule, revoked_on_the_log, deleted_on_the_log,
+    held_on_the_log, left_the_team,
     manifest_gone, another_became_visible, another_was_moved, another_was_granted, another_is_about_to_be_granted,
     too_old,
 ]  # fmt: skip
@@ -306,7 +312,8 @@ async def test_a_request_that_waits_for_a_write_or_goes_on_is_asked_anew(world: 
         page = await asking.search(k=1)
         assert page.next_cursor is not None
         token = FreshnessToken(tenant=TENANT).encode()
-        for body in ({"k": 1, "cursor": page.next_cursor}, {"k": 1, "after": token}):
+        bodies: list[dict[str, Any]] = [{"k": 1, "cursor": page.next_cursor}, {"k": 1, "after": token}]
+        for body in bodies:
             for _ in range(2):
                 assert not (await asking.search(**body)).cached
         again = await asking.search(k=1)
@@ -365,6 +372,7 @@ async def test_what_is_no_whole_answer_is_not_kept(world: World, change: dict[st
 def test_what_had_too_little_time_is_not_kept() -> None:
     from query_service.cache.used import worth_keeping
     from query_service.finish import NO_RERANKER
+from query_service.rerank.service import CROWDED, FITTED
     from tests.unit.cache.replies import found
 
     assert worth_keeping(found())
@@ -374,7 +382,10 @@ def test_what_had_too_little_time_is_not_kept() -> None:
         (RerankReport(asked="fast", done="fast", candidates=9), True),
         (RerankReport(asked="fast", done="off", candidates=0, reason=NO_RERANKER), True),
         (RerankReport(asked="fast", done="off", candidates=0, late=True), False),
-        (RerankReport(asked="fast", done="fast", candidates=3, reason="3 of 9 fit its time"), False),
+        (RerankReport(asked="fast", done="fast", candidates=3, reason=f"3 of 9 {FITTED}"), True),
+        (RerankReport(asked="fast", done="off", candidates=0, reason=f"0 of 9 {FITTED}"), True),
+        (RerankReport(asked="full", done="full", candidates=3, reason=f"3 of 9 {FITTED}"), False),
+        (RerankReport(asked="fast", done="off", candidates=0, reason=CROWDED), False),
     ):
         assert worth_keeping(found(rerank=report)) is kept
 

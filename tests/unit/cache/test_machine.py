@@ -75,7 +75,7 @@ class Kept(RuleBasedStateMachine):
         world.principal("group:eng")
         for person in PEOPLE:
             world.principal(f"user:{person}", "group:eng")
-        self.rules = dict.fromkeys(NAMES, RULES[1])
+        self.rule_of = dict.fromkeys(NAMES, RULES[1])
         for name in NAMES:
             self.write(name)
         self.hits = 0
@@ -84,7 +84,7 @@ class Kept(RuleBasedStateMachine):
 
     def write(self, name: str) -> None:
         for generation in GENERATIONS:
-            self.world.document(name, f"{name} {self.world.version()}", rule=self.rules[name], generation=generation)
+            self.world.document(name, f"{name} {self.world.version()}", rule=self.rule_of[name], generation=generation)
         self.to_tell.append([receipt(name, generation=g) for g in GENERATIONS])
 
     @rule(name=names)
@@ -93,7 +93,7 @@ class Kept(RuleBasedStateMachine):
 
     @rule(name=names, chosen=st.sampled_from(RULES), logged=st.booleans())
     def grant_or_revoke(self, name: str, chosen: Any, logged: bool) -> None:
-        self.rules[name] = chosen
+        self.rule_of[name] = chosen
         event = AccessSet(
             document=ref(name), version=self.world.version(), observed_at=1, rule=chosen, content_version=0
         )  # fmt: skip
@@ -107,7 +107,7 @@ class Kept(RuleBasedStateMachine):
         version = self.world.version()
         event = AccessTombstone(document=ref(name), version=version, not_before=version + 1, observed_at=1)
         self.to_tail.append(self.world.log.event(event))
-        self.world.access(ref(name), self.rules[name], version=version, tombstone=True, not_before=version + 1)
+        self.world.access(ref(name), self.rule_of[name], version=version, tombstone=True, not_before=version + 1)
         self.to_tell.append([receipt(name, generation=None, lane="access")])
 
     @rule(person=people, joins=st.booleans())
