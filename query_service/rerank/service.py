@@ -42,6 +42,7 @@ PROBING = 2
 CROWDED = "too many requests wait for the reranker"
 SILENT = "the reranker does not answer"
 BROKEN = "the reranker failed"
+FITTED = "passages fit in the time that is left"
 # What the rate is first measured with: one short pair, then several of a usual size.
 _QUERY = "how is the pump reset"
 _TEXT = "To reset the pump, hold its button for seven seconds and wait until the lamp is green. "
@@ -272,7 +273,7 @@ def _timed(model: PairReranker, pairs: Sequence[Pair], rate: Rate, now: Callable
 
 
 def _fit(fits: int, count: int) -> str:
-    return f"{fits} of {count} passages fit in the time that is left"
+    return f"{fits} of {count} {FITTED}"
 
 
 def _outcome(loaded: bool, found: Reranked, limit: int) -> str:

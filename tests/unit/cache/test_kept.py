@@ -372,7 +372,7 @@ async def test_what_is_no_whole_answer_is_not_kept(world: World, change: dict[st
 def test_what_had_too_little_time_is_not_kept() -> None:
     from query_service.cache.used import worth_keeping
     from query_service.finish import NO_RERANKER
-from query_service.rerank.service import CROWDED, FITTED
+    from query_service.rerank.service import CROWDED, FITTED
     from tests.unit.cache.replies import found
 
     assert worth_keeping(found())

@@ -66,7 +66,13 @@ def test_a_search_carries_a_token_of_the_person_and_only_what_was_asked(tmp_path
         answer = api.search("ann", "acme", "e17", k=3, mode="sparse", filters=SearchFilters(as_of=NOW))
         api.search("ann", "acme", "e17")
     assert answer.hits[0].path == "support/e17.md"
-    assert json.loads(seen[0].content) == {"query": "e17", "k": 3, "mode": "sparse", "filters": {"as_of": NOW}}
+    assert json.loads(seen[0].content) == {
+        "query": "e17",
+        "k": 3,
+        "mode": "sparse",
+        "filters": {"as_of": NOW},
+        "cache": False,
+    }
     tokens = [r.headers["Authorization"].removeprefix("Bearer ") for r in seen]
     scope = TokenVerifier(_settings(tmp_path).auth).verify(tokens[0])
     assert (scope.subject, scope.tenant) == ("ann", "acme")
