@@ -203,11 +203,10 @@ def test_nothing_to_check_and_nothing_to_check_against() -> None:
 
 @pytest.mark.requirement("B8")
 def test_a_line_without_words_says_nothing_and_breaks_nothing() -> None:
-    code = (
-        "The linter accepts `fs.readFileSync` only in files under `boot/`.\n\n```js\nread('/data', (err) => {\n});\n```"
-    )
-    assert not verdict("The linter accepts fs.readFile everywhere.", code).supported
-    assert verdict("The linter accepts `fs.readFileSync` only in files under `boot/`.", code).supported
+    rule = "Everything else waits until the event loop turns."
+    code = f"{rule}\n\n```js\nconst identity = JSON.parse(readFileSync('/factory/identity.json', 'utf8'));\n```\n"
+    assert not verdict("const { readFileSync } = require('node:fs');", code).supported
+    assert verdict(rule, code).supported
 
 
 @pytest.mark.requirement("B8")
