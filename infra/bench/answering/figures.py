@@ -109,8 +109,9 @@ def _cost(found: Sequence[Line]) -> Iterator[str]:
         yield _text(x, _BOTTOM + 20, str(line["k"]), anchor="middle", size=12)
         y = _BOTTOM - (line["p50_ms"] or 0.0) / slowest * room * 0.8
         points.append((x, y))
-        yield _text(x + 8, y + 16, f"{_whole(line['p50_ms'])} ms", size=12, colour=_COST)
     yield _line(points, _COST)
+    for line, (x, y) in zip(found, points, strict=True):  # above the bars
+        yield _text(x, y + 20, f"{_whole(line['p50_ms'])} ms", anchor="middle", size=12, colour=_INK)
     yield f'<line x1="{left - 20}" x2="{right + 20}" y1="{_BOTTOM}" y2="{_BOTTOM}" stroke="{_INK}"/>'
 
 
