@@ -10,6 +10,7 @@ from pipeline.settings import Settings
 from query_service.answer.cached import KeptAnswers
 from query_service.answer.extractive import ExtractiveWriter
 from query_service.answer.generated import GeneratedWriter
+from query_service.answer.orders import WaryChecker
 from query_service.answer.service import AnswerService, Parts
 from query_service.answer.spending import MeteredGenerator, Spending
 from query_service.encoders import Encoders
@@ -52,9 +53,11 @@ def answering(
     """Raises ConfigError for a checker that cannot be made."""
     generator, state = models.generator, models.state
     parts = Parts(
-        checker=build_checker(
-            settings.support, encoders=models.encoders, generation=state.generation, reranking=models.reranking,
-            generator=generator, metrics=metrics,
+        checker=WaryChecker(
+            build_checker(
+                settings.support, encoders=models.encoders, generation=state.generation, reranking=models.reranking,
+                generator=generator, metrics=metrics,
+            )
         ),
         extractive=ExtractiveWriter(models.encoders, models.reranking, state.generation, settings.answer.sentences),
         generated=GeneratedWriter(generator, settings) if generator is not None else None,

@@ -97,8 +97,13 @@ def test_a_deleted_page_is_not_answered_from_again(answering: Product, model: Sc
     until(lambda: answering.found("bob", "osprey printer", mode="sparse"), 30)
     question = "On which floor does the osprey printer stand?"
     assert sentence in ask(answering, "bob", question, style="extractive")["text"]
-    kept = ask(answering, "bob", question, style="extractive")
-    assert sentence in kept["text"] and kept["cached"] == "exact"
+
+    def kept() -> bool:  # a receipt that came late makes the first one too old to be kept
+        found = ask(answering, "bob", question, style="extractive")
+        assert sentence in found["text"]
+        return bool(found["cached"] == "exact")
+
+    until(kept, 20, "it is given from what is kept")
     (answering.folder / "osprey.md").unlink()
     until(lambda: not answering.found("bob", "osprey printer", mode="sparse"), 30)
     assert "floor nine" not in json.dumps(ask(answering, "bob", question, style="extractive"))

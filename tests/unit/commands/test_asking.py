@@ -182,7 +182,7 @@ def test_search_asks_with_its_options_and_names_the_next_page(monkeypatch: pytes
     shown = _invoke(monkeypatch, tmp_path, ["search", "e17", "--user", "ann", *options], answer, asked)
     assert json.loads(asked[0].content) == {
         "query": "e17", "rerank": "full", "sort": "newest", "evidence": "sections", "cursor": "before",
-        "expand": "decompose", "filters": {
+        "cache": False, "expand": "decompose", "filters": {
             "as_of": 1_767_225_600_000_000, "sources": ["wiki", "tickets"], "kinds": ["page"], "languages": ["en"],
             "updated_after": 1_735_689_600_000_000, "updated_before": 1_767_225_600_000_000,
         },

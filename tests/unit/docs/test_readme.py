@@ -22,6 +22,7 @@ from pipeline.settings import GatewaySettings, Settings
 from pipeline.settings_sources import AnySource, FolderSettings, Source, SourceSettings
 from pipeline.sources.folder.access import parse_access, parse_groups
 from schemas.api import SearchRequest
+from schemas.api_answer import AnswerRequest
 from schemas.api_changes import CHANGES
 
 ROOT = Path(__file__).parents[3]
@@ -173,10 +174,12 @@ def test_gateway_example_is_valid_and_its_signature_is_accepted() -> None:
 
 
 def test_search_example_is_valid() -> None:
-    bodies = re.findall(r"-d '(\{.*?\})'", README)
-    assert bodies
-    for body in bodies:
-        assert SearchRequest.model_validate_json(body).query
+    asked = re.findall(r"/v1/(search|answer) [^']*'[^']*'[^']*'[^']*'[^{]*-d '(\{.*?\})'|/v1/(search|answer) ", README)
+    bodies = {"search": SearchRequest, "answer": AnswerRequest}
+    found = [(path, body) for path, body, _ in asked if body]
+    assert {path for path, _ in found} == set(bodies)
+    for path, body in found:
+        bodies[path].model_validate_json(body)
 
 
 def test_named_search_fields_exist() -> None:
