@@ -301,7 +301,10 @@ async def test_nothing_revoked_until_the_last_check_is_in_the_answer(tmp_path: P
         "hidden", "The zebra plan of the harbour begins with the eastern crane.", rule=anyone(GROUP), title="zebra"
     )
     world.document("open", "The harbour plan needs the permit of the northern lock.")
-    words = "The zebra plan of the harbour begins with the eastern crane.[^1][^2] The harbour plan needs the permit of the northern lock."
+    words = (
+        "The zebra plan of the harbour begins with the eastern crane.[^1][^2] "
+        "The harbour plan needs the permit of the northern lock."
+    )
     withheld = 0
     async with asking(world, otherwise=Says(words)) as run:
         cut = Interrupted(run, how)  # type: ignore[arg-type]
