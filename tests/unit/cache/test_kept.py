@@ -120,6 +120,10 @@ CHANGES: list[Callable[[World], None]] = [
 ]  # fmt: skip
 
 
+TOLD = CHANGES[CHANGES.index(revoked_on_the_log) :]  # by the log, or by the clock
+TOLD.remove(manifest_gone)
+
+
 async def read(run: Running) -> None:
     """What is on the log was read, and the service may answer."""
     await run.until(lambda: _read(run) and not run.parts.state.reasons())
@@ -179,8 +183,36 @@ async def test_nothing_is_kept_of_a_request_in_which_something_changed(
             await read(run)
 
         await asking.search(between=between)
+        if change in TOLD:
+            assert asking.caches.keeper.shelf.count("searches") == 0
         after = await asking.search()
         assert not after.cached and asking.searched == 2
+
+
+@pytest.mark.requirement("B10", "A8")
+async def test_who_left_and_came_back_meanwhile_leaves_nothing(world: World) -> None:
+    prepared(world)
+    async with world.running() as run:
+        asking = Asking(run)
+
+        async def between() -> None:
+            world.log.event(member(world))
+            world.log.event(member(world, "group:wiki/eng"))
+            await read(run)
+
+        await asking.search(between=between)
+        assert asking.caches.keeper.shelf.count("searches") == 0
+
+
+@pytest.mark.requirement("B10")
+async def test_a_rule_that_only_the_log_knows_is_the_one_that_counts(world: World) -> None:
+    prepared(world)
+    async with world.running() as run:
+        asking = Asking(run)
+        world.log.event(access(world, "plan", anyone("group:wiki/eng", "user:carol")))
+        await read(run)
+        first = await asking.search()
+        assert (await asking.search()).cached and first.hits[0].access.version > 0
 
 
 @pytest.mark.requirement("B10")
