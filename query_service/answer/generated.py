@@ -1,4 +1,4 @@
-"""``Writer`` over a generator: a prompt, a stream of text, and its cost. Nothing that was asked or written is logged."""
+"""``Writer`` over a generator: a prompt, a stream of text, and its cost. Nothing asked or written is logged."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def proofs(plant: Plant) -> Iterator[Proofs]:
     """As the query service opens them: with the read-only key."""
     assert plant.settings.weaviate.read_api_key is not None
     opened = proofs_factory(plant.settings, plant.clock)(
-        lambda generation, text: plant.encoders[generation.name].embed_query(text), lambda document, at: _none(plant)
+        lambda generation, text: plant.encoders[generation.name].embed_query(text), [lambda document, at: _none(plant)]
     )
     yield opened
     opened.close()

@@ -174,7 +174,7 @@ def test_gateway_example_is_valid_and_its_signature_is_accepted() -> None:
 
 
 def test_search_example_is_valid() -> None:
-    bodies = {"search": SearchRequest, "answer": AnswerRequest}
+    bodies: dict[str, type[BaseModel]] = {"search": SearchRequest, "answer": AnswerRequest}
     found = re.findall(r"/v1/(search|answer) [^`]*?-d '(\{.*?\})'", README)
     assert {path for path, _ in found} == set(bodies)
     for path, body in found:

@@ -40,7 +40,8 @@ def pairs() -> list[dict[str, Any]]:
 @pytest.mark.unit
 @pytest.mark.requirement("B8")
 def test_labelled_pairs_are_told_apart_as_well_as_before() -> None:
-    found, false = [], []
+    found: list[str] = []
+    false: list[str] = []
     for pair in pairs():
         told = contradictions(pair["question"], [source(n, p) for n, p in enumerate(pair["passages"], 1)])
         if told:

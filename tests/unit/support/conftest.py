@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -27,7 +27,7 @@ def source(number: int, text: str, title: str = "Page", headings: tuple[str, ...
 
 
 def verdicts(
-    sentences: list[tuple[str, tuple[int, ...]]], sources: list[Source], *, checker: MeasuredChecker | None = None,
+    sentences: Sequence[tuple[str, tuple[int, ...]]], sources: list[Source], *, checker: MeasuredChecker | None = None,
     question: str = "", left_s: float = LONG,
 ) -> list[Verdict]:  # fmt: skip
     """Of sentences with their citations."""

@@ -165,7 +165,7 @@ def test_a_model_that_fails_leaves_the_decision_to_the_measures() -> None:
 def test_past_the_deadline_the_measures_decide_strictly() -> None:
     sources = [source(1, "Transfer status checks normally finish within ten minutes.")]
     sentences = [(sources[0].text, (1,)), ("Checks normally finish within ten minutes", (1,))]
-    stuck = MeasuredChecker(0.5, reranking=_Stuck())  # type: ignore[arg-type]
+    stuck = MeasuredChecker(0.5, reranking=_Stuck())
     assert [one.supported for one in verdicts(sentences, sources)] == [True, True]
     assert [one.supported for one in verdicts(sentences, sources, checker=stuck, left_s=0.2)] == [True, False]
     assert [one.supported for one in verdicts(sentences, sources, checker=stuck, left_s=-1.0)] == [True, False]
