@@ -71,6 +71,7 @@ class AnswerSettings(Part):
     """Answers: what they rest on, and when none is given."""
 
     context: int = Field(default=5, ge=1, le=50, description="Passages to answer from.")
+    rerank: Literal["off", "fast", "full"] = Field(default="full", description="Where a request does not say.")
     token_budget: int = Field(default=3000, ge=64, description="Of them, in tokens of the encoder.")
     history_tokens: int = Field(default=1000, ge=0, description="Room for earlier messages of a conversation.")
     max_tokens: int = Field(default=512, ge=16, description="Of one answer.")

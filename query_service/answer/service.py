@@ -206,7 +206,7 @@ class _Run:
     def _search_of(self, query: str) -> SearchRequest:
         r, s = self._request, self._settings
         return SearchRequest(
-            query=query, k=r.context or s.context, mode=r.mode, filters=r.filters, rerank=r.rerank, expand=r.expand,
+            query=query, k=r.context or s.context, mode=r.mode, filters=r.filters, rerank=r.rerank or s.rerank, expand=r.expand,
             evidence=r.evidence, token_budget=r.token_budget or s.token_budget, snippets=False, after=r.after,
             wait_ms=r.wait_ms,
         )  # fmt: skip
