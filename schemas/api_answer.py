@@ -54,7 +54,7 @@ class AnswerRequest(ClosedModel):
     )
     mode: Mode = "hybrid"
     filters: SearchFilters = SearchFilters()
-    rerank: RerankMode | None = Field(default=None, description="As a search has it; the service's default for answers.")
+    rerank: RerankMode | None = Field(default=None, description="As a search has it; answers have their own default.")
     expand: Expansion = "none"
     after: str | None = Field(
         default=None, min_length=1, max_length=16_384, description="Freshness token of a write that has to be in it."

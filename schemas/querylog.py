@@ -56,8 +56,6 @@ class LoggedCounts(OpenModel):
     fused: int = 0
     reranked: int = 0
     shown: int = Field(default=0, description="Hits, or sentences of an answer.")
-    withheld: int = Field(default=0, description="Sentences that were written and not released.")
-    cited: int = Field(default=0, description="Passages that an answer cites.")
 
 
 class QueryFacts(OpenModel):
@@ -85,6 +83,8 @@ class QueryFacts(OpenModel):
     timings_ms: dict[str, float] = Field(default_factory=dict)
     total_ms: float = 0.0
     tokens: dict[str, int] = Field(default_factory=dict, description="By use: evidence, expansion, prompt, …")
+    withheld: int = Field(default=0, description="Sentences of an answer that were written and not released.")
+    cited: int = Field(default=0, description="Passages that an answer cites.")
     cost: float = Field(default=0.0, ge=0, description="Of generators, in the configured currency.")
     cached: str = Field(default="none", description="Whether the answer was kept from before: exact, semantic.")
     support: float | None = Field(default=None, description="Support score of an answer, 0 to 1.")

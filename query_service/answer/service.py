@@ -206,9 +206,10 @@ class _Run:
     def _search_of(self, query: str) -> SearchRequest:
         r, s = self._request, self._settings
         return SearchRequest(
-            query=query, k=r.context or s.context, mode=r.mode, filters=r.filters, rerank=r.rerank or s.rerank, expand=r.expand,
+            query=query, k=r.context or s.context, mode=r.mode, filters=r.filters, rerank=r.rerank or s.rerank,
+            expand=r.expand, cache=r.cache,
             evidence=r.evidence, token_budget=r.token_budget or s.token_budget, snippets=False, after=r.after,
-            wait_ms=r.wait_ms,
+            wait_ms=r.wait_ms, cache=r.cache,
         )  # fmt: skip
 
     def _refused_before(self, response: SearchResponse, sources: tuple[Source, ...]) -> Refused | None:
@@ -222,14 +223,16 @@ class _Run:
 
     async def _answered(self, writer: Writer, query: str, sources: tuple[Source, ...]) -> AnswerResponse:
         released = Released(
-            self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters
-        )
+            self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters,
+            explain=self._request.explain,
+        )  # fmt: skip
         disputes = contradiction.contradictions(query, sources)
         essential = [d for d in disputes if d.essential]
         for dispute in essential:
             await self._release_checked(released, contradiction.stated(dispute), query)
         disputed = bool(released.sentences)
         if essential and not disputed:
+            await released.recheck()
             return self._refusal("contradictory", released)
         fallback: str | None = None
         reading = Reading()

@@ -49,6 +49,8 @@ class Entry:
     tokens: dict[str, int] = field(default_factory=dict)
     cost: float = 0.0
     cached: str = "none"
+    withheld: int = 0
+    cited: int = 0
     estimated: bool = False  # of the tokens that generators read and wrote: a server did not say
     support: float | None = None
     rerank: RerankReport | None = None
@@ -122,9 +124,8 @@ class Entry:
         self.cached = response.cached
         if response.cached != "none":
             self.evidence = tuple(dict.fromkeys(c.document_uid for c in response.citations))
-        self.counts = self.counts.model_copy(
-            update={"shown": len(response.sentences), "withheld": response.withheld, "cited": len(response.citations)}
-        )
+        self.counts = self.counts.model_copy(update={"shown": len(response.sentences)})
+        self.withheld, self.cited = response.withheld, len(response.citations)
         if response.refusal is not None:
             self.refusal = response.refusal.reason
 

@@ -41,6 +41,8 @@ def record_of(entry: Entry, references: References, settings: QueryLogSettings) 
         tokens=entry.tokens,
         cost=entry.cost,
         cached=entry.cached,
+        withheld=entry.withheld,
+        cited=entry.cited,
         support=entry.support,
         rerank=entry.rerank,
         steps=entry.steps,
