@@ -42,6 +42,7 @@ class Released:
     found: SearchResponse | None
     clock: Clock
     filters: SearchFilters = field(default_factory=SearchFilters)
+    explain: bool = False  # what is withheld is shown
     sentences: list[AnswerSentence] = field(default_factory=list)
     citations: list[Citation] = field(default_factory=list)
     told: list[WithheldSentence] = field(default_factory=list)
@@ -94,10 +95,14 @@ class Released:
             )  # fmt: skip
 
     async def recheck(self) -> None:
-        """The last check of everything that was released. Raises StoreUnavailable."""
+        """The last check of everything that was released, and of what is shown of the rest. Raises StoreUnavailable."""
         self.judged_at = self.clock.now()
         by_citation = {citation: source for source, citation in self._numbers.items()}
-        standing = await self._standing(set(self._numbers))
+        # Words that were withheld may come from any passage that the writer read, whatever they cite.
+        read = {source.number for source in self.sources} if self.explain and self.told else set()
+        standing = await self._standing(read | set(self._numbers))
+        if read - standing:
+            self.told = []
         gone = {number for number, source in by_citation.items() if source not in standing}
         if not gone:
             return

@@ -209,7 +209,7 @@ class _Run:
             query=query, k=r.context or s.context, mode=r.mode, filters=r.filters, rerank=r.rerank or s.rerank,
             expand=r.expand, cache=r.cache,
             evidence=r.evidence, token_budget=r.token_budget or s.token_budget, snippets=False, after=r.after,
-            wait_ms=r.wait_ms, cache=r.cache,
+            wait_ms=r.wait_ms,
         )  # fmt: skip
 
     def _refused_before(self, response: SearchResponse, sources: tuple[Source, ...]) -> Refused | None:

@@ -17,6 +17,7 @@ from pipeline.operate.places import at_once
 from pipeline.ports import IndexReader
 from pipeline.settings_query import CacheSettings
 from query_service.admit import admit_document
+from query_service.assemble import in_effect
 from query_service.cache.keys import Key, asks_anew, digest_of, key_of
 from query_service.cache.shelf import Asked, Kept, Mark, Shelf, Used
 from query_service.closure import Closures
@@ -50,6 +51,7 @@ class Ticket:
     memberships: int
     walked: int
     taken_at: float  # by Clock.elapsed; from then on a reply is kept
+    at: int  # the same moment by Clock.now
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,13 @@ class Keeper:
         if asks_anew(scope, request, narrowing):
             self.metrics.count("headwater_cache_total", cache=kind, outcome="refused")
             return None
-        taken_at, mark = self.clock.elapsed(), self.mark(scope.tenant, generation.name)
+        taken_at, at, mark = self.clock.elapsed(), self.clock.now(), self.mark(scope.tenant, generation.name)
         memberships, walked = self._memberships.get(scope.tenant, 0), self._closures.walked
         closure = await self._closures.resolve(scope)
         if not closure.principals:  # nobody: there is nothing to find
             return None
         key = key_of(scope, request, narrowing, generation.name, closure)
-        return Ticket(key, scope, request, narrowing, closure, mark, memberships, walked, taken_at)
+        return Ticket(key, scope, request, narrowing, closure, mark, memberships, walked, taken_at, at)
 
     async def admitted(self, ticket: Ticket, entry: Kept) -> Admitted | None:
         """The last check; what fails it is forgotten. Raises StoreUnavailable."""
@@ -131,6 +133,8 @@ class Keeper:
             self._stands(used, manifests.get(used.uid), records.get(used.uid), closure, ticket.narrowing, now)
             for used in entry.used
         )
+        if entry.key.kind == "answers" and ticket.narrowing.as_of is None:  # it was written of what held then
+            good = good and not any(_turned(manifest, entry.made_at, now) for manifest in manifests.values())
         if not good or self.clock.elapsed() - entry.kept_at > self.settings.ttl_s:
             if self.shelf.drop(entry.key):
                 self.metrics.count("headwater_cache_total", cache=entry.key.kind, outcome="dropped")
@@ -161,7 +165,7 @@ class Keeper:
             )
 
         entry = Kept(
-            ticket.key, reply, used, ticket.mark, ticket.closure.principals, ticket.taken_at, asked
+            ticket.key, reply, used, ticket.mark, ticket.closure.principals, ticket.taken_at, asked, ticket.at
         )  # fmt: skip
         kept = self.shelf.put(entry, holds)
         if not kept:
@@ -198,3 +202,9 @@ class Keeper:
         found = self.shelf.with_document(document.uid)
         self.shelf.drop_document(document.uid)
         return at_once(PLACE, "replies in memory that it was used for", found, self.clock.now())
+
+
+def _turned(manifest: Manifest, then: int, now: int) -> bool:
+    """Whether a document came into effect or ended since, and so says something else now."""
+    start, end = manifest.effective_from, manifest.effective_until
+    return in_effect(start, end, then) != in_effect(start, end, now)

@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A reply as JSON, with what it holds for. ``kept_at`` by ``Clock.elapsed``."""
+    """A reply as JSON, with what it holds for. ``kept_at`` by ``Clock.elapsed``, ``made_at`` by ``Clock.now``."""
 
     key: Key
     reply: bytes
@@ -52,6 +52,7 @@ class Kept:
     principals: frozenset[str]
     kept_at: float
     asked: Asked | None = None
+    made_at: int = 0
 
     @property
     def size(self) -> int:
