@@ -184,7 +184,7 @@ def primary(language: str | None) -> str | None:
 
 def in_context(unit: Unit) -> str:
     """A piece as a model reads it: alone it may not say what it speaks of."""
-    headings = dict.fromkeys(unit.headings[-2:])
+    headings = dict.fromkeys((*unit.headings[-2:], *((unit.lead,) if unit.lead else ())))
     return ". ".join((*headings, unit.text[:SHOWN_CHARS]))
 
 

@@ -64,11 +64,12 @@ class Known:
 
 def known(unit: Unit, title: str, rank: int, in_effect: bool) -> Known:
     """Its words are found once, however often it is compared."""
-    above = " ".join((title, *unit.headings))
+    above = " ".join((title, *unit.headings, unit.lead))
+    nearest = unit.lead or (unit.headings[-1] if unit.headings else "")
     names = frozenset(analysis.identifiers(unit.text))
     return Known(
         unit, frozenset(stems(unit.text)), frozenset(stems(above)),
-        frozenset(stems(unit.headings[-1])) if unit.headings else frozenset(), names, rank, in_effect,
+        frozenset(stems(nearest)), names, rank, in_effect,
     )  # fmt: skip
 
 

@@ -66,6 +66,7 @@ class Unit:
     language: str = ""  # of code
     key: str = ""  # first cell of a row
     opens: bool = False  # an item of a list begins with it
+    lead: str = ""  # the line with a colon that the list stands under: "On the first day"
 
     @property
     def shown(self) -> str:
@@ -83,6 +84,8 @@ class _Place:
     group: int = 0
     in_group: Literal["", "list", "table"] = ""
     item: Kind | None = None  # that is open
+    said: str = ""  # the last line, where it ends with a colon
+    lead: str = ""  # of the list that is open
 
 
 def units(text: str, source: int, path: tuple[str, ...] = ()) -> list[Unit]:
@@ -134,15 +137,17 @@ def _prose(raw: str, gap: str, place: _Place) -> Iterator[Unit]:
     if item is not None:
         if place.in_group != "list":
             place.group += 1
+            place.lead = place.said
         place.in_group, place.item = "list", "step" if item["number"] else "item"
     elif place.item is None or begins:
         place.in_group, place.item = "", None
     said = plain(item["text"] if item is not None else raw)
+    place.said = said.rstrip(": ") if item is None and said.endswith(":") else ""
     if said and len(said) <= MOST and not is_furniture(said):
         yield Unit(
             place.source, 0, said, place.item or "sentence", _headings(place), place.group if place.in_group else -1,
             dependent=item is None and bool(_DEPENDENT.match(said)), limiting=item is None and is_limiting(said),
-            opens=item is not None,
+            opens=item is not None, lead=place.lead if place.in_group == "list" else "",
         )  # fmt: skip
 
 

@@ -214,3 +214,15 @@ def test_pieces_know_their_headings_lists_and_code() -> None:
 
 def test_a_long_block_of_code_is_left_out_whole() -> None:
     assert units("```\n" + "x = 1\n" * 200 + "```\n\nEnd.", 1)[0].text == "End."
+
+
+@pytest.mark.requirement("B8")
+def test_a_list_answers_for_the_line_that_it_stands_under() -> None:
+    page = (
+        "Before the first day a laptop is ordered.\n\nOn the first day:\n\n- Collect the badge.\n- Set a password.\n\n"
+        "In the first week:\n\n- Complete the training.\n- Meet the mentor.\n"
+    )
+    day = written(ask("What do I have to do on my first day?", source(1, page)))
+    week = written(ask("What do I have to do in the first week?", source(1, page)))
+    assert "badge" in day and "password" in day and "training" not in day and "mentor" not in day
+    assert "training" in week and "mentor" in week and "badge" not in week
