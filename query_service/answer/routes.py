@@ -15,10 +15,10 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from query_service import problems
+from query_service.answer.face import EventStream
 from query_service.answer.service import AnswerService, Event
 from query_service.callers import Caller
 from schemas.api import Problem
@@ -53,7 +53,7 @@ def router(service: AnswerService) -> APIRouter:
             return Response(found.model_dump_json(), media_type="application/json")
         events = service.stream(caller, request)
         first = await anext(events)  # what is wrong with the request is told by a status
-        return StreamingResponse(_sent(first, events), media_type=EVENTS, headers={"X-Accel-Buffering": "no"})
+        return EventStream(_sent(first, events), headers={"X-Accel-Buffering": "no"})
 
     return made
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from pipeline.clock import Clock
@@ -29,6 +29,7 @@ from query_service.generate.interface import Generator, GeneratorUnavailable
 from query_service.querylog.entry import Entry
 from query_service.querylog.service import LoggedService
 from query_service.scope import Scope
+from query_service.service import DeadlineExceeded
 from schemas.api import SearchRequest, SearchResponse
 from schemas.api_answer import (
     AnswerRequest,
@@ -45,6 +46,7 @@ from schemas.api_answer import Refusal as RefusalTold
 Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
 WAITING = 16  # events that wait for a slow reader at most; then the work waits too
+TOKEN_CHARS = 16  # a token has no more on average; what is written beyond comes from a server that knows no limit
 
 
 class AnswerUnavailable(GeneratorUnavailable):
@@ -93,12 +95,22 @@ class AnswerService:
 
     async def stream(self, scope: Scope, request: AnswerRequest) -> AsyncIterator[Event]:
         """Events as they come, the whole answer last; it counts, also where a sentence that was sent is not in it any
-        more. Raises as ``answer``; before the first event for what is wrong with the request."""
+        more. Raises as ``answer``; before the first event for what is wrong with the request. DeadlineExceeded also
+        where nobody reads for as long as an answer may take."""
         events: asyncio.Queue[Event | None] = asyncio.Queue(WAITING)
+
+        async def put(event: Event) -> None:
+            try:
+                async with asyncio.timeout(self._settings.deadline_s):
+                    await events.put(event)
+            except TimeoutError:
+                while not events.empty():  # these were admitted too long ago
+                    events.get_nowait()
+                raise DeadlineExceeded from None
 
         async def work() -> None:
             try:
-                await events.put(await self._logged(scope, request, events.put))
+                await put(await self._logged(scope, request, put))
             finally:
                 with suppress(asyncio.QueueFull):
                     events.put_nowait(None)
@@ -262,12 +274,21 @@ class _Run:
         most = min(r.max_tokens or self._settings.max_tokens, self._price.max_tokens)
         ask = Ask(r.question, r.history, sources, most, self._deadline, self._language, query=query)
         started, checking = time.perf_counter(), 0.0
-        last = Written("")
-        async for part in writer.write(ask):
-            last = part
-            begun = time.perf_counter()
-            await self._take(reading.feed(part.text), released, query, essential)
-            checking += time.perf_counter() - begun
+        last, bounded, room = Written(""), writer.kind == "generated", most * TOKEN_CHARS
+        async with aclosing(writer.write(ask)) as parts:  # type: ignore[type-var]
+            async for part in parts:
+                last = part
+                begun = time.perf_counter()
+                await self._take(reading.feed(part.text[:room] if bounded else part.text), released, query, essential)
+                checking += time.perf_counter() - begun
+                room -= len(part.text)
+                if not bounded:
+                    continue
+                if room < 0:
+                    last = replace(part, finish="length")
+                    break
+                if part.text and time.monotonic() > self._deadline:  # what came at once outruns every clock
+                    raise GeneratorUnavailable("no time is left")
         begun = time.perf_counter()
         rest = reading.end()
         if last.finish == "length":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.cache.kept import Asking
@@ -15,7 +17,8 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("bound", ["effective_from", "effective_until"])
 async def test_an_answer_is_not_given_when_a_source_came_into_effect_or_ended(world: World, bound: str) -> None:
     prepared(world)
-    world.document("rule", "the secret plan by rule", **{bound: world.clock.now() + 30_000_000})
+    moment: dict[str, Any] = {bound: world.clock.now() + 30_000_000}
+    world.document("rule", "the secret plan by rule", **moment)
     async with world.running() as run:
         asking = Asking(run)
         question = "What is the secret plan by rule?"
