@@ -21,6 +21,8 @@ _UNITS: Final = {
         "€": "€ eur euro euros",
         "$": "$ usd dollar dollars",
         "£": "£ gbp pound pounds",
+        "cent": "cent cents ct",
+        "point": "point points punkt punkte punkten prozentpunkt prozentpunkte prozentpunkten pp",
         "kb": "kb kib kilobyte kilobytes",
         "mb": "mb mib megabyte megabytes",
         "gb": "gb gib gigabyte gigabytes",
@@ -31,6 +33,15 @@ _UNITS: Final = {
         "km": "km kilometre kilometres kilometer kilometers",
         "g": "g gram grams gramm",
         "kg": "kg kilo kilos kilogram kilograms kilogramm",
+        "t": "tonne tonnes tonnen",
+        "lb": "lb lbs",
+        "l": "litre litres liter liters litern",
+        "ml": "ml millilitre millilitres milliliter",
+        "gallon": "gallon gallons gallone gallonen",
+        "mile": "mile miles meile meilen",
+        "inch": "inch inches zoll",
+        "foot": "foot feet",
+        "hectare": "hectare hectares hektar",
         "degree": "° °c degree degrees celsius grad",
         "k": "kelvin",
         "v": "v volt volts",
@@ -102,7 +113,7 @@ ARTICLES: Final = frozenset(
     ]
 )
 _QUALIFIERS: Final = frozenset(
-    ["working", "business", "full", "paid", "calendar", "whole", "more", "other", "small", "of"]
+    ["working", "business", "full", "paid", "calendar", "whole", "more", "other", "small", "of", "percentage"]
 )
 ORDINAL: Final = "ordinal"
 

@@ -44,6 +44,11 @@ _SUBORDINATE = frozenset(
         "nachdem",
     ]
 )
+_REPORTING = frozenset(["says", "said", "say", "states", "claims", "thinks", "believes", "denies", "sagt", "sagte"])
+_BEFORE_MONTHS = frozenset(
+    ["in", "by", "of", "since", "until", "till", "before", "after", "from", "to", "during", "every", "each", "last",
+     "next", "this", "early", "late", "mid", "for", "between", "through", "around", "im", "bis", "seit", "ab"]
+)  # fmt: skip
 _COUNTED = re.compile(r"\d+-[a-z]{3,}")  # 15-minute
 _POSSESSIVE = re.compile(r"['’]s?$")
 _LIST = re.compile(r"^\s*(?:[-*+•▪◦]|\d{1,3}[.)]|[a-z][.)])\s+|^#{1,6}\s+|^>\s?")
@@ -174,6 +179,7 @@ _OTHERS = frozenset(
         "de",
     ]
 )
+_ALSO_ENGLISH = frozenset(["no", "per", "as", "i", "on", "an", "in", "e", "o", "y"])  # alone they tell nothing
 _NOT_LATIN = re.compile(r"[^\W\d_a-zA-Z\u00aa-\u024f\u1e00-\u1eff]")
 _NT = re.compile(
     r"\b(can|do|does|did|is|are|was|were|has|have|had|wo|would|should|must|could|need)n['’]t\b", re.IGNORECASE
@@ -288,6 +294,8 @@ def language(text: str) -> Literal["en", "de", "other"]:
     found = re.findall(r"[^\W\d_]+", text.lower())
     english, german = sum(x in _ENGLISH for x in found), sum(x in _GERMAN for x in found)
     others = sum(x in _OTHERS for x in found)
+    if not any(x in _OTHERS and x not in _ALSO_ENGLISH for x in found):
+        others = 0
     if others > max(english, german):
         return "other"
     if german > english:
@@ -333,7 +341,7 @@ def read(raw: str) -> Unit:
             cell += text == "|"
             start = True
             continue
-        if text in _SUBORDINATE and i:
+        if (text in _SUBORDINATE and i) or (text in ("that", "dass") and i and texts[i - 1] in _REPORTING):
             clause += 1
             start = True
         if text in _JOINING and i:
@@ -344,6 +352,7 @@ def read(raw: str) -> Unit:
         kind: Kind = "name" if is_name else "number" if quantity is not None else _kind(text, texts, i)
         day = _date(text, written, i, pieces)
         if day is not None and not is_name:
+            text = f"{text} month" if text == "may" else text  # not the verb
             kind, quantity = "number", Quantity(frozenset((day,)), None)
         made.append(
             Word(
@@ -392,14 +401,15 @@ _HEDGE_WORDS = frozenset(
 
 
 def _date(text: str, written: str, i: int, pieces: list[tuple[str, str, bool]]) -> str | None:
-    """A month or day of the week that is meant as one: "may" only beside a number."""
+    """A month or day of the week that is meant as one: "May" only beside a number, or behind a word that dates have."""
     if text in w.WEEKDAYS and len(text) > 3:
         return f"weekday {w.WEEKDAYS[text]}"
     if text not in w.MONTHS:
         return None
     beside = [pieces[j][0] for j in (i - 1, i + 1) if 0 <= j < len(pieces)]
     sure = len(text) > 3 and text not in ("march", "mai")
-    if written[:1].isupper() and (sure or any(value(x) for x in beside) or text in ("mai", "march")):
+    dated = any(value(x) for x in beside) or (i > 0 and pieces[i - 1][0] in _BEFORE_MONTHS)
+    if written[:1].isupper() and (sure or dated or text in ("mai", "march")):
         return f"month {w.MONTHS[text]}"
     return None
 
@@ -407,7 +417,9 @@ def _date(text: str, written: str, i: int, pieces: list[tuple[str, str, bool]]) 
 def _with_polarity(made: list[Word]) -> tuple[Word, ...]:
     """A negator turns its clause round; so do two of them back."""
     turns: dict[int, int] = {}
-    for word in made:
+    for i, word in enumerate(made):
+        if word.text in ("nor", "noch") and any(x.text in ("neither", "weder") for x in made[:i]):
+            continue  # one with it
         if word.text in w.NEGATORS:
             turns[word.clause] = turns.get(word.clause, 0) + 1
     return tuple(

@@ -5,11 +5,13 @@ Each works on a sentence, a window, and the pairs of words that stand for one an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from query_service.answer.interface import Reason
 from query_service.support import words as w
+from query_service.support.relations import compares, related
 from query_service.support.text import Unit, Window, Word
 
 PASSIVE = frozenset(["by", "von", "vom", "durch"])
@@ -75,7 +77,13 @@ _RESTRICTING = frozenset(
 )
 _ANYBODY = frozenset(["somebody", "someone", "people", "person", "jemand", "leute"])
 _BEING = frozenset(["is", "are", "was", "were", "be", "been", "being", "wird", "werden", "wurde", "wurden"])
+_BEHIND = frozenset(
+    ["at most", "maximum", "max", "at the latest", "or less", "hochstens", "maximal", "spatestens", "at least",
+     "minimum", "or more", "or later", "mindestens", "wenigstens", "minimal", "approximately", "roughly", "approx",
+     "within", "innerhalb"]
+)  # fmt: skip
 _BORROWED = 0.2  # share of the sentence that may stand in the sentence before where the base has the subject
+_WAS = frozenset(["was", "were", "wurde", "wurden", "war", "waren"])
 _KEPT = 0.5  # share of a condition's words that have to be in the sentence, or the question
 
 
@@ -109,7 +117,7 @@ def veto(
         or _another(window, pairs)
     ):
         return "not_supported"
-    return None
+    return related(claim, window, pairs, whole, question, known)
 
 
 def _other_name(claim: Unit, window: Window, pairs: Sequence[Pair]) -> bool:
@@ -268,9 +276,17 @@ def _turned(claim: Unit, window: Window, pairs: Sequence[Pair], matched: Sequenc
     words = [word for word in base if not near or word.segment in near]
     texts, stems = {word.text for word in words}, {word.stem for word in words}
     turned = False
+    if compares(claim, window.base):
+        return flipped  # who is compared with whom tells
+    counts = Counter(word.text for word in base)
+    counts.subtract(word.text for word in claim.words)
+    seen: set[str] = set()
     for i, mine in enumerate(claim.words):
-        if mine.text in window.base.texts or mine.kind == "number":
+        # "switched on on Monday": of two equal words one may stand for the opposite
+        again = counts[mine.text] < 0 and any(counts[other] > 0 for other in w.opposites(mine.text))
+        if mine.text in seen or mine.kind == "number" or (mine.text in window.base.texts and not again):
             continue
+        seen.add(mine.text)
         if mine.kind in ("content", "light") and any(p.mine == i and p.theirs >= 0 and p.share >= 0.8 for p in pairs):
             continue
         if any(w.opposite(mine.text, other) for other in texts if other not in claim.texts) or (
@@ -396,9 +412,7 @@ def _looser_bounds(claim: Unit, window: Window) -> bool:
         for at, theirs in enumerate(window.base.words):
             if theirs.quantity is None or not mine.quantity.agrees(theirs.quantity):
                 continue
-            before, after = _around(window.base, at), _around(claim, mine_at)
-            had = {name for name, group in w.BOUNDS.items() if _has(before, group)}
-            has = {name for name, group in w.BOUNDS.items() if _has(after, group)}
+            had, has = _bounds(window.base, at), _bounds(claim, mine_at)
             if had and not (had & has) and not _equal_bounds(had, has, claim):
                 return True
             if (
@@ -427,11 +441,16 @@ def _equal_bounds(one: set[str], other: set[str], unit: Unit) -> bool:
     return one <= {"below", "most"} and bool(words & {"below", "under", "within", "maximum", "drops", "falls"})
 
 
-def _around(unit: Unit, at: int) -> str:
-    """The three words before a number and the four behind it, as far as its clause goes."""
+def _bounds(unit: Unit, at: int) -> set[str]:
+    """Bounds in the three words before a number, or the four behind it, as far as its clause goes. Behind it "over the
+    same period" is none."""
     clause = unit.words[at].clause
-    near = [word.text for word in unit.words[max(0, at - 3) : at + 5] if word.clause == clause]
-    return f" {' '.join(near)} "
+    ahead = " ".join(word.text for word in unit.words[max(0, at - 3) : at + 1] if word.clause == clause)
+    behind = " ".join(word.text for word in unit.words[at + 1 : at + 5] if word.clause == clause)
+    return {
+        name for name, group in w.BOUNDS.items()
+        if _has(f" {ahead} ", group) or _has(f" {behind} ", [phrase for phrase in group if phrase in _BEHIND])
+    }  # fmt: skip
 
 
 def _dropped_condition(window: Window, matched: Sequence[Pair], near: set[int], whole: Unit, question: Unit) -> bool:
@@ -455,6 +474,8 @@ def _dropped_condition(window: Window, matched: Sequence[Pair], near: set[int], 
         inside = [k for k in inside if base[k].kind in ("content", "name", "number")]
         if not inside or word.segment not in near:
             continue
+        if _told_of_the_past(base, at, whole):
+            continue
         first = next(x for x in base if x.clause == word.clause)
         if first.text in ("or", "oder") and not any(base[k].clause == word.clause for k in taken):
             continue  # another case than the sentence's
@@ -474,6 +495,16 @@ def _dropped_condition(window: Window, matched: Sequence[Pair], near: set[int], 
         if held < _KEPT * len(words):
             return True
     return False
+
+
+def _told_of_the_past(base: Sequence[Word], at: int, whole: Unit) -> bool:
+    """ "It was restored after the switch was replaced": when something happened once is no condition of it."""
+    if base[at].text not in ("after", "before", "when", "while", "nachdem", "bevor") or not whole.texts & _WAS:
+        return False
+    main = {word.text for k, word in enumerate(base) if word.clause != base[at].clause or k < at}
+    return bool(main & _WAS) and not main & (w.NEGATORS | w.ONLY | w.POSSIBLE | {"if", "unless"}) and (
+        base[at - 1].text not in w.ONLY if at else True
+    )  # fmt: skip
 
 
 def _counted(word: Word, *units: Unit) -> bool:

@@ -552,9 +552,11 @@ BOUNDS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "about": ("about", "around", "approximately", "roughly", "nearly", "almost", "circa", "ca", "etwa", "ungefahr",
               "rund",               "fast", "approx"),
-    "above": ("more than", "above", "over", "longer than", "larger than", "greater than", "exceeding", "mehr als",
+    "above": ("more than", "above", "over", "longer than", "larger than", "heavier than",
+              "higher than", "greater than", "exceeding", "mehr als",
               "uber",               "langer als", "exceeds", "exceed", "older than"),
-    "below": ("less than", "below", "under", "fewer than", "shorter than", "smaller than", "weniger als", "unter",
+    "below": ("less than", "below", "under", "fewer than", "shorter than", "smaller than",
+              "lighter than", "lower than", "weniger als", "unter",
               "kurzer als", "younger than"),
 }  # fmt: skip
 _OPPOSITES: Final = """before:after vor:nach vorher:nachher above:below over:under more:less more:fewer mehr:weniger
@@ -568,7 +570,12 @@ online:offline include:exclude included:excluded defined:undefined known:unknown
 safe:unsafe manual:automatic manually:automatically same:different win:lose keep:delete keep:lose kept:lost kept:deleted
 encrypted:plain day:night hot:cold wet:dry full:empty hidden:visible early:late earlier:later upper:lower senior:junior
 obere:untere an:aus ein:aus innen:aussen erste:letzte steigt:sinkt erhohen:senken aktiv:inaktiv pflicht:freiwillig
-immediately:later buy:sell gain:loss temporary:permanent synchronous:asynchronous indoor:outdoor still:longer"""
+morning:evening morning:afternoon am:pm summer:winter north:south east:west faster:slower fast:slow
+quicker:slower cheaper:dearer heavier:lighter better:worse longer:shorter bigger:smaller deeper:shallower
+rise:fall rose:fell rises:falls grow:shrink except:including excluding:including nord:sud ost:west morgens:abends
+schneller:langsamer teurer:billiger schwerer:leichter besser:schlechter oldest:newest fastest:slowest import:export
+upload:download immediately:later buy:sell gain:loss temporary:permanent synchronous:asynchronous indoor:outdoor
+still:longer"""
 _ALIKE: Final = """delete remove erase drop|begin start commence|end finish complete conclude|stop halt cease|
 call ring phone telephone|answer reply respond response|mail email|mailed mail|shop store|buy purchase|
 change modify alter|create make build|send submit|resend resubmit|show display|error fault failure|problem issue|
@@ -584,7 +591,9 @@ accept take|refuse reject decline|log record|move relocate shift|cut interrupt|d
 loschen entfernen|beginnen anfangen starten|enden aufhoren|anrufen telefonieren|antworten beantworten|
 mussen sein erforderlich|erhalten bekommen|benotigen brauchen|durfen erlaubt konnen|sofort unverzuglich|
 jede jeder jedes alle|mindestens wenigstens|hochstens maximal|falls wenn sofern|use using via with|mean indicate|
-trip travel|holiday vacation leave|phone telephone|vpn client|raise increase|lower reduce decrease|kill terminate"""
+cost costs price fee|fall fell fallen|rise rose risen|begin began begun|break broke broken|write wrote written|
+take took taken|give gave given|see saw seen|speak spoke spoken|choose chose chosen|drive drove driven|trip travel|
+holiday vacation leave|phone telephone|vpn client|raise increase|lower reduce decrease|kill terminate"""
 
 MONTHS: Final = {
     name: number
@@ -706,6 +715,11 @@ def alike(one: str, other: str) -> float:
     if len(short) >= 5 and (long.endswith(short) or long.startswith(short)):
         return 0.6
     return 0.0
+
+
+def opposites(word: str) -> frozenset[str]:
+    """The words that say the opposite of a folded one, as far as they are listed."""
+    return _opposites().get(word, frozenset())
 
 
 def opposite(one: str, other: str) -> bool:
