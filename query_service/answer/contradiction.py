@@ -75,7 +75,7 @@ class _Clause:
 def contradictions(question: str, sources: Sequence[Source]) -> list[Dispute]:
     """Disputes among the sources that bear on the question, the plainest first, at most MOST. Pure; ``sources`` not in
     effect are left out while one in effect is there."""
-    valid = [source for source in sources if source.passage.in_effect]
+    valid = [source for source in sources if source.holds]
     used = valid or list(sources)
     wanted = weighed(question)
     asked = Asked.of(question)

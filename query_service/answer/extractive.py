@@ -173,7 +173,7 @@ def pieces_of(sources: Sequence[Source]) -> list[Known]:
     for source in sources:
         passage = source.passage
         for unit in units(source.text, source.number, passage.heading_path):
-            found.append(known(unit, passage.title, passage.rank, passage.in_effect))
+            found.append(known(unit, passage.title, passage.rank, source.holds))
     return found
 
 

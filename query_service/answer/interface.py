@@ -20,11 +20,17 @@ class Source:
 
     number: int
     passage: EvidencePassage
+    applies: bool | None = None  # to the time that the question names; None: to the moment asked for, or now
 
     @property
     def version(self) -> Version:
         """Document uid and content version: what admission is asked about."""
         return self.passage.document_uid, self.passage.version
+
+    @property
+    def holds(self) -> bool:
+        """Whether its document was in effect at the time that the question is about."""
+        return self.passage.in_effect if self.applies is None else self.applies
 
     @property
     def text(self) -> str:

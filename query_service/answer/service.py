@@ -21,6 +21,7 @@ from pipeline.settings_query import AnswerSettings, GeneratorSettings
 from query_service.answer import contradiction, question, wording
 from query_service.answer.cached import KeptAnswers
 from query_service.answer.interface import Ask, Checker, Draft, Source, Verdict, Writer, Written
+from query_service.answer.moment import of_its_time
 from query_service.answer.release import Released
 from query_service.answer.sentences import Reading
 from query_service.answer.spending import BudgetExhausted
@@ -195,6 +196,8 @@ class _Run:
         self._found = response = await self._service.searched(self._scope, self._search_of(asked.query))
         self._lap("search", started)
         sources = _sources(response)
+        if self._request.filters.as_of is None:
+            sources = of_its_time(self._request.question, sources)
         if (refusal := self._refused_before(response, sources)) is not None:
             return self._refusal(refusal)
         await self._emit(StepEvent(step="reading", passages=len(sources)))
