@@ -126,7 +126,7 @@ def _told(asked: Asked, reason: str, usage: Usage | None = None) -> Asked:
 def _messages(question: str, history: Sequence[Turn]) -> list[Message]:
     """The conversation stands between marks that nobody in it can know."""
     mark = secrets.token_hex(8)
-    turns = "\n".join(f"{mark} {turn.role}\n{_clean(turn.content)[:TURN_CHARS]}" for turn in history[-TURNS:])
+    turns = "\n".join(f"{mark} {turn.role}\n{text}" for turn, text in _shown(history))
     return [
         Message(
             "system",
@@ -142,6 +142,11 @@ def _messages(question: str, history: Sequence[Turn]) -> list[Message]:
     ]
 
 
+def _shown(history: Sequence[Turn]) -> list[tuple[Turn, str]]:
+    """What a generator reads of a conversation, however long it is."""
+    return [(turn, _clean(turn.content[:TURN_CHARS])) for turn in history[-TURNS:]]
+
+
 def _clean(text: str) -> str:
     return " ".join("".join(" " if unicodedata.category(c)[0] == "C" else c for c in text).split())
 
@@ -152,7 +157,7 @@ def usable(text: str, question: str, history: Sequence[Turn]) -> str | None:
     query = query_of(text.strip())
     if query is None or len(query) > MAX_QUERY:
         return None
-    said = " ".join((question, *(turn.content for turn in history)))
+    said = " ".join((question, *(text for _, text in _shown(history))))
     if not set(analysis.identifiers(query)) <= set(analysis.identifiers(said)):
         return None
     if not _numbers(query) <= _numbers(said):

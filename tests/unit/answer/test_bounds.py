@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from pipeline import analysis
 from pipeline.errors import StoreUnavailable
 from pipeline.settings_query import AnswerSettings
+from query_service.answer import question
 from query_service.answer.interface import Verdict
+from query_service.answer.question import usable
 from query_service.answer.service import TOKEN_CHARS, AnswerService
 from query_service.scope import Scope
 from query_service.service import DeadlineExceeded
-from schemas.api_answer import AnswerRequest
+from schemas.api_answer import AnswerRequest, Turn
 from tests.fakes.llm import Says
 from tests.unit.answer.test_service import CHECKS, QUESTION, Asking, asking, world
 from tests.unit.query.world import World
@@ -74,7 +77,7 @@ async def test_a_reader_who_does_not_read_holds_no_generator_and_gets_nothing_ol
     async with asking(world, otherwise=says) as run:
         service = service_of(run, deadline_s=2.0)
 
-        async def agrees(question: str, drafts: Any, sources: Any, *, deadline: float) -> list[Verdict]:
+        async def agrees(asked: str, drafts: Any, sources: Any, *, deadline: float) -> list[Verdict]:
             return [Verdict(True, 0.9, (1,), {1: sources[0].text}) for _ in drafts]
 
         service._parts.checker.check = agrees  # type: ignore[method-assign]
@@ -106,3 +109,23 @@ async def test_a_failure_in_the_middle_ends_the_call_at_once(world: World) -> No
             assert called(run)
         finally:
             gc.enable()
+
+
+@pytest.mark.requirement("B7", "C2")
+def test_of_a_long_conversation_only_what_the_generator_was_shown_is_looked_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = 0
+    real = analysis.tokens
+
+    def tokens(text: str) -> list[str]:
+        nonlocal read
+        read += len(text)
+        return real(text)
+
+    monkeypatch.setattr(analysis, "tokens", tokens)
+    long = "How long does a transfer take in Germany? " * 700
+    history = tuple(Turn(role="user", content=long) for _ in range(40))
+    assert usable("how long does a transfer take in Germany", "and there?", history) is not None
+    assert usable("how long does a transfer with E17 take", "and there?", history) is None
+    assert 0 < read < 3 * question.TURNS * question.TURN_CHARS
