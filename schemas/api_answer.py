@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
@@ -70,7 +71,7 @@ class AnswerRequest(ClosedModel):
     @field_validator("question")
     @classmethod
     def _not_blank(cls, value: str) -> str:
-        if not value.strip():
+        if all(unicodedata.category(char)[0] in "CZ" for char in value):  # spaces, and what nobody sees
             raise ValueError("must hold a question")
         try:
             value.encode("utf-8")

@@ -70,10 +70,6 @@ class Released:
         self._seen.add(words)
         self._waiting.append(_Passed(draft, verdict, qualified))
 
-    def said_already(self, draft: Draft) -> None:
-        """A sentence that repeats one side of what is stated from both."""
-        self._withhold(draft, "contradicted", 0.0)
-
     async def admit(self) -> None:
         """Release the sentences that wait, those whose passages may be read now. Raises StoreUnavailable."""
         waiting, self._waiting = self._waiting, []

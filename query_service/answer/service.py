@@ -29,7 +29,7 @@ from query_service.answer.stale import stale
 from query_service.generate.interface import Generator, GeneratorUnavailable
 from query_service.querylog.entry import Entry
 from query_service.querylog.service import LoggedService
-from query_service.scope import Scope
+from query_service.scope import FieldError, Scope
 from query_service.service import DeadlineExceeded
 from schemas.api import SearchRequest, SearchResponse
 from schemas.api_answer import (
@@ -48,10 +48,6 @@ Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
 WAITING = 16  # events that wait for a slow reader at most; then the work waits too
 TOKEN_CHARS = 16  # a token has no more on average; what is written beyond comes from a server that knows no limit
-
-
-class AnswerUnavailable(GeneratorUnavailable):
-    """An answer by a generator was demanded, and there is none."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class AnswerService:
 
     async def answer(self, scope: Scope, request: AnswerRequest) -> AnswerResponse:
         """The whole answer. Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable, DeadlineExceeded, and
-        AnswerUnavailable or BudgetExhausted where a generated one was demanded."""
+        GeneratorUnavailable or BudgetExhausted where a generated one was demanded."""
 
         async def nobody(event: StepEvent | SentenceEvent) -> None:
             return None
@@ -209,13 +205,13 @@ class _Run:
     # ------------------------------------------------------------ before anything is written
 
     def _writer(self) -> Writer:
-        """Raises AnswerUnavailable."""
+        """Raises FieldError."""
         if self._request.style == "extractive":
             return self._parts.extractive
         if self._parts.generated is not None:
             return self._parts.generated
         if self._request.style == "generated":
-            raise AnswerUnavailable("no generator is configured (generator.url)")
+            raise FieldError("style", "no generator is configured here (generator.url); ask for 'auto' or 'extractive'")
         return self._parts.extractive
 
     def _search_of(self, query: str) -> SearchRequest:
@@ -241,6 +237,7 @@ class _Run:
             self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters,
             explain=self._request.explain,
         )  # fmt: skip
+        await self._emit(StepEvent(step="writing", passages=len(sources)))
         disputes = contradiction.contradictions(query, sources)
         essential = [d for d in disputes if d.essential]
         for dispute in essential:
@@ -273,7 +270,6 @@ class _Run:
     ) -> None:  # fmt: skip
         """Raises GeneratorUnavailable."""
         r = self._request
-        await self._emit(StepEvent(step="writing", passages=len(sources)))
         most = min(r.max_tokens or self._settings.max_tokens, self._price.max_tokens)
         ask = Ask(r.question, r.history, sources, most, self._deadline, self._language, query=query)
         started, checking = time.perf_counter(), 0.0
@@ -308,9 +304,8 @@ class _Run:
         left = []
         for draft in drafts:
             if any(contradiction.one_sided([draft], dispute) for dispute in essential):
-                released.said_already(draft)  # both sides stand there already
-            else:
-                left.append(draft)
+                continue  # both sides stand there already
+            left.append(draft)
         if left:
             await self._release_checked(released, left, query)
 

@@ -203,7 +203,7 @@ async def test_sources_that_contradict_each_other_are_both_told(tmp_path: Path, 
     world.document("d2", other, title="Customs forms")
     async with asking(world, otherwise=Says(f"{one}[^1][^2]")) as run:
         found = await run.ask("Within how many days must the customs form be filed?", style=style)
-    assert found["needs_review"] and found["answered"]
+    assert found["needs_review"] and found["answered"] and found["withheld"] == 0
     assert {s["text"] for s in found["sentences"]} == {one, other}
     assert found["text"].startswith("Sources disagree:")
     sides = found["contradictions"][0]["sides"]
@@ -384,3 +384,12 @@ def _scope() -> Any:
     from query_service.scope import Scope
 
     return Scope(tenant="acme", subject="ann")
+
+
+@pytest.mark.requirement("B12")
+async def test_a_generated_answer_without_a_generator_is_a_fault_of_the_request(world: World) -> None:
+    async with world.running() as run:
+        reply = await run.client.post(
+            "/v1/answer", json={"question": QUESTION, "style": "generated"}, headers=run.headers()
+        )
+    assert reply.status_code == 422 and reply.json()["errors"][0]["field"] == "style"
