@@ -129,3 +129,17 @@ def test_of_a_long_conversation_only_what_the_generator_was_shown_is_looked_thro
     assert usable("how long does a transfer take in Germany", "and there?", history) is not None
     assert usable("how long does a transfer with E17 take", "and there?", history) is None
     assert 0 < read < 3 * question.TURNS * question.TURN_CHARS
+
+
+@pytest.mark.requirement("B8")
+async def test_a_question_that_nobody_sees_is_none(world: World) -> None:
+    async with asking(world, otherwise=Says(CHECKS)) as run:
+        for seen in ("\u200b", "\u200b \u200d\ufeff", "\u2060\x00", " \n"):
+            reply = await run.post(seen)
+            assert reply.status_code == 422 and reply.json()["errors"][0]["field"] == "question", reply.text
+            body = {"model": "headwater", "messages": [{"role": "user", "content": seen}]}
+            headers = {"Authorization": f"Bearer {world.token()}"}
+            chat = await run.client.post("/v1/chat/completions", json=body, headers=headers)
+            assert chat.status_code in (400, 422), chat.text
+        assert (await run.post(f"\u200b{QUESTION}\u200d")).status_code == 200
+    assert len(run.model.requests) == 1
