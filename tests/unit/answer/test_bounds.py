@@ -11,7 +11,7 @@ import pytest
 from pipeline import analysis
 from pipeline.errors import StoreUnavailable
 from pipeline.settings_query import AnswerSettings
-from query_service.answer import question
+from query_service.answer import question as conversation
 from query_service.answer.interface import Verdict
 from query_service.answer.question import usable
 from query_service.answer.service import TOKEN_CHARS, AnswerService
@@ -77,7 +77,7 @@ async def test_a_reader_who_does_not_read_holds_no_generator_and_gets_nothing_ol
     async with asking(world, otherwise=says) as run:
         service = service_of(run, deadline_s=2.0)
 
-        async def agrees(asked: str, drafts: Any, sources: Any, *, deadline: float) -> list[Verdict]:
+        async def agrees(question: str, drafts: Any, sources: Any, *, deadline: float) -> list[Verdict]:
             return [Verdict(True, 0.9, (1,), {1: sources[0].text}) for _ in drafts]
 
         service._parts.checker.check = agrees  # type: ignore[method-assign]
@@ -128,7 +128,7 @@ def test_of_a_long_conversation_only_what_the_generator_was_shown_is_looked_thro
     history = tuple(Turn(role="user", content=long) for _ in range(40))
     assert usable("how long does a transfer take in Germany", "and there?", history) is not None
     assert usable("how long does a transfer with E17 take", "and there?", history) is None
-    assert 0 < read < 3 * question.TURNS * question.TURN_CHARS
+    assert 0 < read < 3 * conversation.TURNS * conversation.TURN_CHARS
 
 
 @pytest.mark.requirement("B8")
