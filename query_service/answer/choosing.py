@@ -97,12 +97,16 @@ def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -
         if len(listed) <= MOST_STEPS:
             intro = [listed[0] - 1] if _announces(listed[0] - 1, listed[0], pieces) else []
             taken.add([*(intro if taken.left > 1 else []), *listed], 1 + bool(intro and taken.left > 1))
+            warnings = _forbidden(listed[-1], 3, pieces)[: max(0, taken.left)]
+            taken.add(warnings, len(warnings))
             return
     needed = [number]
     # what limits it weighs more than what explains it
     following = pieces[number + 1].unit if number + 1 < len(pieces) else None
     if following is not None and _together(number, number + 1, pieces) and _limits(following):
         needed.append(number + 1)
+    else:
+        needed.extend(_forbidden(number, 1, pieces))
     at = number
     while pieces[at].unit.dependent and at > 0 and _together(at - 1, at, pieces) and number - at < 2:
         at -= 1
@@ -118,10 +122,24 @@ def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -
         more = [follows] if pieces[follows].unit.kind == "code" else _list_of(follows, pieces)
         if len(more) <= MOST_STEPS:
             taken.add(more, 1)
+            warnings = _forbidden(more[-1], 3, pieces)[: max(0, taken.left)]
+            taken.add(warnings, len(warnings))
 
 
 def _limits(unit: Unit) -> bool:
     return unit.limiting or (unit.kind == "sentence" and _FORBIDS.match(unit.text) is not None)
+
+
+def _forbidden(number: int, reach: int, pieces: Sequence[Known]) -> list[int]:
+    """Prohibitions among the next pieces under the same heading, in another paragraph too: what must not be done
+    belongs to what is to be done."""
+    unit = pieces[number].unit
+    near = range(number + 1, min(number + 1 + reach, len(pieces)))
+    return [
+        n for n in near
+        if pieces[n].unit.kind == "sentence" and _FORBIDS.match(pieces[n].unit.text) is not None
+        and pieces[n].unit.source == unit.source and pieces[n].unit.headings == unit.headings
+    ]  # fmt: skip
 
 
 def _together(one: int, other: int, pieces: Sequence[Known]) -> bool:

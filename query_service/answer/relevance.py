@@ -20,6 +20,11 @@ from query_service.answer.units import Unit
 from query_service.expansion.words import content
 
 STEM = 6  # letters of a word that are compared: endings differ
+# The month, the country, the department: what else is a word that says nothing.
+_NAMED = re.compile(r"(?<=[a-z0-9,;] )(?:May|US|IT|WHO)\b")
+_PLAIN = frozenset(
+    ["the", "a", "an", "is", "are", "was", "were", "do", "does", "did", "der", "die", "das", "ein", "eine"]
+)
 _ENDING = re.compile(r"(?:ings?|ed|es|s|e|en|er|ly)$")
 
 
@@ -46,7 +51,8 @@ def stem(token: str) -> str:
 
 def stems(text: str) -> list[str]:
     """Of its words that say something, each once, in order."""
-    return list(dict.fromkeys(stem(token) for token in content(text)))
+    named = [match.group().casefold() for match in _NAMED.finditer(text)]
+    return list(dict.fromkeys([*(stem(token) for token in content(text)), *named]))
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,17 @@ def logistic(value: float) -> float:
 
 
 def repeats(question: Question, one: Known) -> bool:
-    """Whether the piece only says the question again, or asks something itself."""
-    if one.unit.text.rstrip().endswith(("?", "？", ";")) and one.unit.text.rstrip()[-1] != ";":
+    """Whether the piece only says the question again, or asks something itself.
+
+    Where yes or no is asked, the question's words in a statement are the answer. Elsewhere every word counts, also
+    those that say little: "in May" and "not" are no part of "When does it begin?".
+    """
+    text = one.unit.text.rstrip()
+    if text.endswith(("?", "？")):
         return True
-    return one.unit.kind == "sentence" and bool(one.words) and one.words <= set(question.words)
+    if one.unit.kind != "sentence" or not one.words or not one.words <= set(question.words):
+        return False
+    if "yes_no" in asked_for(question.text):
+        return False
+    asked = {stem(token) for token in analysis.tokens(question.text)}
+    return {stem(token) for token in analysis.tokens(text) if token not in _PLAIN} <= asked

@@ -38,11 +38,11 @@ _VOICES: Final[dict[str, re.Pattern[str]]] = {
     "denied": re.compile(r" (?:den(?:y|ies|ied|ying)|disput\w+|contest(?:s|ed)|bestreite[tn]|leugne[tn]) "),
     "doubted": re.compile(r" (?:doubt(?:s|ed|ing)?|bezweifel\w+) "),
     "said": re.compile(
-        r" (?:says|said|according to|alleg\w+|(?:claim|state|argue|report|announce|warn|assert|maintain)[sd]?(?:ed)? "
-        r"that|told|sagt|sagte|laut|zufolge|angeblich|behaupte[tn]|erklart[en]*) "
+        r" (?:says|said|according to|alleg\w+|(?:claim|state|argue|report|announce|warn|assert|maintain|complain|insist"
+        r"|explain|note)[sd]?(?:ed)? that|told|sagt|sagte|laut|zufolge|angeblich|behaupte[tn]|erklart[en]*) "
     ),
     "believed": re.compile(
-        r" (?:suspect(?:s|ed)?|believe[sd]?|thinks?|thought|assume[sd]?|fear(?:s|ed)|hope[sd]?|guess(?:es|ed)?"
+        r" (?:suspect(?:s|ed)?|believe[sd]?|thinks?|thought|assume[sd]?|fear(?:s|ed)|hope[sd]?|guess(?:es|ed)?|expects?"
         r"|vermute[tn]|glaub(?:t|en|te)|hofft|hoffen|befurchte[tn]) "
     ),
     "proposed": re.compile(
@@ -53,6 +53,10 @@ _VOICES: Final[dict[str, re.Pattern[str]]] = {
 _REFUSING: Final = re.compile(r" (?:reject|refus|declin|vot|turned down|against)\w* ")
 _EXCEPT: Final = frozenset(["except", "excluding", "excepted", "ausser", "ausgenommen"])
 _LENT: Final = 0.75  # share of the sentence that stands in the sentence before
+_OPENING: Final = frozenset(
+    ["in", "on", "at", "for", "to", "from", "with", "by", "under", "over", "of", "as", "since", "until", "within",
+     "because", "due", "inside", "outside", "per", "there"]
+)  # fmt: skip
 _BETWEEN: Final = frozenset(["between", "zwischen"])
 _WITHIN: Final = frozenset(["and", "to", "und", "bis"])
 _RESTRICTING: Final = frozenset(["of", "from", "with", "without", "who", "whose", "von", "mit", "ohne"])
@@ -80,6 +84,8 @@ def related(
     if _tense(claim, window.base, near) or _order_made_up(claim, window) or _superlative(claim, window.base, pairs):
         return "stronger"
     if _exception(window.base, near, whole, question) or _narrower(window, matched, whole, question):
+        return "stronger"
+    if _other_joint(claim, window.base) or _slighter(claim, window.base, matched):
         return "stronger"
     if _only_of_another(claim, window.base):
         return "stronger"
@@ -155,7 +161,11 @@ def _repaired(claim: Unit, base: Unit) -> bool:
     """Whether numbers that stand two by two (a share and its month) were paired otherwise."""
     mine = [word for word in claim.words if word.quantity is not None]
     theirs = [word for word in base.words if word.quantity is not None and any(_agree(word, x) for x in mine)]
-    if len(mine) != len(theirs) or len(mine) < 4 or len(mine) % 2:
+    if len(mine) == 2:  # one couple of several
+        theirs = [word for word in base.words if word.quantity is not None]
+    elif len(mine) != len(theirs) or len(mine) % 2:
+        return False
+    if len(mine) < 2 or len(theirs) < 4 or len(theirs) % 2:
         return False
 
     def kind(word: Word) -> str | None:
@@ -170,7 +180,7 @@ def _repaired(claim: Unit, base: Unit) -> bool:
             {one, other} == set(kinds[:2]) for one, other in zip(kinds[::2], kinds[1::2], strict=True)
         )  # fmt: skip
 
-    if not alternate(mine) or not alternate(theirs):
+    if not alternate(mine) or not alternate(theirs) or {kind(x) for x in mine} != {kind(x) for x in theirs}:
         return False
     couples = list(zip(theirs[::2], theirs[1::2], strict=True))
     return any(
@@ -299,15 +309,43 @@ def _narrower(window: Window, matched: Sequence[Pair], whole: Unit, question: Un
         lead = at == 0 or (at == 1 and base[0].text in ("all", "most", "no", "alle"))
         if not (
             (follows in _RESTRICTING and at > 0 and base[at - 1].text in _BEFORE_NOUNS)
-            or (follows in ("in", "at", "outside", "inside") and lead)
+            or (follows in _RESTRICTING | {"in", "at", "outside", "inside"} and lead)
         ):
             continue
         if base[at + 2].text in ("that", "this", "these", "those"):
             continue
-        inside = [x for x in base[at + 2 : at + 5] if x.clause == base[at].clause and x.kind in ("content", "name")][:2]
+        inside = [x for x in base[at + 2 : at + 5] if x.clause == base[at].clause and x.kind in ("content", "name")][:1]
         if inside and not any(w.alike(x.stem, stem) >= 0.6 for x in inside for stem in kept):
             return True
     return False
+
+
+def _other_joint(claim: Unit, base: Unit) -> bool:
+    """Whether "and" became "or" between the same two words, or the other way round."""
+    joints = {"and": "or", "or": "and", "und": "oder", "oder": "und"}
+    for i, word in enumerate(claim.words):
+        if word.text not in joints or not 0 < i < len(claim.words) - 1:
+            continue
+        ahead = next((x.stem for x in reversed(claim.words[:i]) if x.kind in ("content", "name")), None)
+        behind = next((x.stem for x in claim.words[i:] if x.kind in ("content", "name")), None)
+        for k, other in enumerate(base.words):
+            if other.text == joints[word.text] and ahead is not None and behind is not None:
+                before = {x.stem for x in base.words[max(0, k - 4) : k]}
+                after = {x.stem for x in base.words[k : k + 5]}
+                if ahead in before and behind in after and not claim.texts & w.NEGATORS:
+                    return True
+    return False
+
+
+def _slighter(claim: Unit, base: Unit, matched: Sequence[Pair]) -> bool:
+    """Whether a negation lost the manner that it denies: "cannot be muted remotely"."""
+    taken = {pair.theirs for pair in matched}
+    clauses = {base.words[k].clause for k in taken}
+    return bool(claim.texts & w.NEGATORS) and any(
+        word.negated and word.clause in clauses and k not in taken and word.kind == "content" and len(word.text) > 5
+        and word.text.endswith("ly") and k > min(taken)
+        for k, word in enumerate(base.words)
+    )  # fmt: skip
 
 
 def _only_of_another(claim: Unit, base: Unit) -> bool:
@@ -335,15 +373,17 @@ def _exchanged_roles(claim: Unit, base: Unit, matched: Sequence[Pair]) -> bool:
         return False
     if claim.words[0].text in w.CONDITIONS or base.words[0].text in w.CONDITIONS:
         return False
+    to = {pair.mine: pair.theirs for pair in matched}
+    back = {pair.theirs: pair.mine for pair in matched}
+    agents = _agent(claim), _agent(base)
+    if agents[0] is not None and agents[1] is not None and back.get(agents[1], agents[0]) < agents[0]:
+        return True  # who does it there has it done to it here
     mine, theirs = _lead(claim), _lead(base)
     if mine is None or theirs is None:
         return False
-    to = {pair.mine: pair.theirs for pair in matched}
-    back = {pair.theirs: pair.mine for pair in matched}
     there, here = to.get(mine), back.get(theirs)
     if there is None or here is None or base.words[there].segment != base.words[theirs].segment:
         return False
-    agents = _agent(claim), _agent(base)
     if (agents[0] is None) != (agents[1] is None):
         if there != theirs:
             return False
@@ -365,7 +405,10 @@ def _lead(unit: Unit) -> int | None:
         return None
     if at is None or unit.words[at].clause != unit.words[0].clause or any(x.text in _BE for x in unit.words[:at]):
         return None
-    if at + 1 < len(unit.words) and unit.words[at + 1].text == "of":
+    if unit.words[0].text in _OPENING:  # "In winter the cook cleans it"
+        return None
+    # "the number of …"; an order: "Press the key"
+    if at + 1 < len(unit.words) and unit.words[at + 1].text in _ARTICLES | {"of"}:
         return None
     return at
 

@@ -312,7 +312,8 @@ def _names(raw: str) -> frozenset[str]:
 
 def read(raw: str) -> Unit:
     """A sentence, read."""
-    plain = _NT.sub(r"\1 not", unmarked(raw))
+    plain = re.sub(r"\b([Cc])an['’]t\b", r"\1an not", unmarked(raw))
+    plain = _NT.sub(r"\1 not", plain)
     for pattern, into in _REWRITES:
         plain = pattern.sub(into, plain)
     tokens = [match.group() for match in _TOKEN.finditer(unicodedata.normalize("NFKC", plain))]

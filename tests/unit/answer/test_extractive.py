@@ -226,3 +226,34 @@ def test_a_list_answers_for_the_line_that_it_stands_under() -> None:
     week = written(ask("What do I have to do in the first week?", source(1, page)))
     assert "badge" in day and "password" in day and "training" not in day and "mentor" not in day
     assert "training" in week and "mentor" in week and "badge" not in week
+
+
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize(
+    ("question", "text", "wanted"),
+    [
+        ("When does the plan begin?", "The plan begins in May. The plan costs 40 euros.", "The plan begins in May."),
+        ("Is the sauna open?", "The sauna is open. Towels are free.", "The sauna is open."),
+        ("Is the shop closed?", "The shop is not closed. Tea is free.", "The shop is not closed."),
+        ("May I park here?", "You may not park here. The garage has 40 places.", "You may not park here."),
+    ],
+)
+def test_a_sentence_of_the_questions_words_that_answers_it_is_no_repetition(
+    question: str, text: str, wanted: str
+) -> None:
+    assert written(ask(question, source(1, text)), sentences=1) == f"{wanted}[^1]"
+
+
+def test_a_month_that_is_a_word_elsewhere_tells_two_reports_apart() -> None:
+    text = "The May report is due on 4 June. The March report is due on 5 April."
+    assert written(ask("When is the May report due?", source(1, text)), sentences=1).startswith("The May report")
+
+
+@pytest.mark.requirement("B8")
+def test_a_prohibition_comes_along_from_the_next_paragraph_and_from_below_a_list() -> None:
+    apart = source(1, "E17 means transfer status is pending.\n\nDo not resubmit until the status check completes.")
+    other = source(2, "After a network timeout, retry the read-only status lookup.")
+    said = written(ask("Can I retry a transfer with E17 immediately?", apart, other))
+    assert "Do not resubmit until the status check completes.[^1]" in said
+    steps = source(1, "To reset the badge:\n\n1. Hold the badge.\n2. Enter the PIN.\n\nDo not remove the battery.")
+    assert "Do not remove the battery.[^1]" in written(ask("How do I reset the badge?", steps))

@@ -56,6 +56,14 @@ CASES = [
      "Output grew by 6 percent."),
     ("no, per", "Pump B moves 40 litres per minute.", "Pump B moves 40 gallons per minute.",
      "Pump B moves 40 litres per minute."),
+    ("and, or", "Divers need a mask and a rope to enter the well.", "Divers need a mask or a rope to enter the well.",
+     "Divers need a mask and a rope to enter the well."),
+    ("manner", "The horn cannot be silenced remotely.", "The horn cannot be silenced.",
+     "The horn can't be silenced remotely."),
+    ("agents", "It is tuned every year by the maker of the organ.", "The maker is tuned by the organ.", None),
+    ("complained", "The nurse complained that the lift was slow.", "The lift was slow.", None),
+    ("narrowed lead", "Friends of the zoo pay nothing.", "Friends pay nothing.", None),
+    ("one couple", "The club lost 3 kg in 2021 and won 2 kg in 2022.", "The club lost 3 kg in 2022.", None),
 ]  # fmt: skip
 
 
