@@ -29,6 +29,7 @@ from schemas.generation import Generation
 log = logging.getLogger("headwater.query.answer")
 
 EMBEDDED = 40  # pieces that are compared by cosine
+LOOKED_AT = 3  # of the best, for whether they answer at all
 CROSSED = 16  # of these, that the cross-encoder scores
 COSINE_S = 1.0  # models get so long, and no more than half of what is left
 CROSS_S = 1.5
@@ -59,6 +60,7 @@ class Weighed:
     pieces: Sequence[Known]
     scores: Sequence[float]
     fall: Fall
+    cross: float | None = None  # the reranker's largest score of the best pieces, where it spoke
 
     def chosen(self, most: int) -> list[Unit]:
         """At most so many sentences, in order."""
@@ -94,7 +96,12 @@ class ExtractiveWriter:
 
     async def write(self, ask: Ask) -> AsyncIterator[Written]:
         """The chosen pieces one by one; nothing where none of the sources answers. Raises nothing of models."""
-        chosen = await self.chosen(ask)
+        async for part in self.written(ask, await self.weighed(ask)):
+            yield part
+
+    async def written(self, ask: Ask, weighed: Weighed | None) -> AsyncIterator[Written]:
+        """As ``write``, of pieces that were weighed before."""
+        chosen = weighed.chosen(self._sentences) if weighed is not None else []
         room = ask.max_tokens * CHARS_PER_TOKEN
         before: Unit | None = None
         for unit in chosen:
@@ -106,11 +113,6 @@ class ExtractiveWriter:
             before = unit
             yield Written(text)
 
-    async def chosen(self, ask: Ask) -> list[Unit]:
-        """What the answer is made of, in order."""
-        weighed = await self.weighed(ask)
-        return weighed.chosen(self._sentences) if weighed is not None else []
-
     async def weighed(self, ask: Ask) -> Weighed | None:
         """Every piece of the sources with its score; None where there is none."""
         pieces = await asyncio.to_thread(pieces_of, ask.sources)
@@ -119,14 +121,16 @@ class ExtractiveWriter:
         question = question_of(ask.query or ask.question, pieces)
         english = primary(ask.language) in (None, "en")
         weights = self._weights if english else replace(self._weights, cross=FOREIGN * self._weights.cross)
-        scores, crossed = await self._scores(question, pieces, weights, ask.deadline)
-        fall = self._fall if crossed else replace(self._fall, share=self._fall.plain)
-        return Weighed(question, pieces, scores, fall)
+        scores, crosses = await self._scores(question, pieces, weights, ask.deadline)
+        best = [crosses[n] for n in _best(scores, LOOKED_AT)]
+        cross = max((value for value in best if value is not None), default=None)
+        fall = self._fall if crosses[0] is not None else replace(self._fall, share=self._fall.plain)
+        return Weighed(question, pieces, scores, fall, cross)
 
     async def _scores(
         self, question: Question, pieces: Sequence[Known], weights: Weights, deadline: float
-    ) -> tuple[list[float], bool]:
-        """In the order of the pieces, and whether a cross-encoder had its say."""
+    ) -> tuple[list[float], list[float | None]]:
+        """In the order of the pieces, and what a cross-encoder said of each."""
         parts = cheap(question, pieces, weights)
         none: list[float | None] = [None] * len(pieces)
         scores = whole(parts, none, none, weights)
@@ -135,7 +139,7 @@ class ExtractiveWriter:
         scores = whole(parts, cosines, none, weights)
         nearest = _best(scores, CROSSED)
         crosses = _spread(await self._crosses(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
-        return whole(parts, cosines, crosses, weights), crosses[0] is not None
+        return whole(parts, cosines, crosses, weights), crosses
 
     async def _cosines(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
         """In the order of the pieces; empty where the encoder did not say in time."""

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.settings_query import AnswerSettings, GeneratorSettings
-from query_service.answer import contradiction, question, wording
+from query_service.answer import answerable, contradiction, question, wording
 from query_service.answer.cached import KeptAnswers
+from query_service.answer.extractive import ExtractiveWriter, Weighed
 from query_service.answer.interface import Ask, Checker, Draft, Source, Verdict, Writer, Written
 from query_service.answer.moment import of_its_time
 from query_service.answer.release import Released
@@ -55,7 +56,7 @@ class Parts:
     """What answers are made with. Without a generator they are taken from the sources."""
 
     checker: Checker
-    extractive: Writer
+    extractive: ExtractiveWriter
     generated: Writer | None = None
     generator: Generator | None = None  # of questions within a conversation
     kept: KeptAnswers | None = None
@@ -172,6 +173,7 @@ class _Run:
         self._language = request.language or wording.language_of(request.question)
         self._ms: dict[str, float] = {}
         self._found: SearchResponse | None = None
+        self._weighed: Weighed | None = None
         self._policy = request.unsupported or settings.unsupported
 
     async def run(self) -> AnswerResponse:
@@ -228,7 +230,7 @@ class _Run:
             return "stale"
         if not sources:
             return "nothing_found"
-        return "weak_evidence" if response.weak else None
+        return None
 
     # ------------------------------------------------------------ writing and checking
 
@@ -237,6 +239,10 @@ class _Run:
             self._scope, self._service, sources, self._found, self._clock, filters=self._request.filters,
             explain=self._request.explain,
         )  # fmt: skip
+        self._weighed = await self._parts.extractive.weighed(self._ask(query, sources))
+        assert self._found is not None
+        if answerable.too_weak(query, self._found, self._weighed, self._settings.weak):
+            return self._refusal("weak_evidence", released)
         await self._emit(StepEvent(step="writing", passages=len(sources)))
         disputes = contradiction.contradictions(query, sources)
         essential = [d for d in disputes if d.essential]
@@ -264,17 +270,24 @@ class _Run:
         self._lap("admission", started)
         return self._told(released, writer, reading, essential, fallback)
 
+    def _ask(self, query: str, sources: tuple[Source, ...]) -> Ask:
+        r = self._request
+        most = min(r.max_tokens or self._settings.max_tokens, self._price.max_tokens)
+        return Ask(r.question, r.history, sources, most, self._deadline, self._language, query=query)
+
     async def _write(
         self, writer: Writer, query: str, sources: tuple[Source, ...], released: Released, reading: Reading,
         essential: list[contradiction.Dispute],
     ) -> None:  # fmt: skip
         """Raises GeneratorUnavailable."""
-        r = self._request
-        most = min(r.max_tokens or self._settings.max_tokens, self._price.max_tokens)
-        ask = Ask(r.question, r.history, sources, most, self._deadline, self._language, query=query)
+        ask = self._ask(query, sources)
+        most = ask.max_tokens
+        writing = (
+            self._parts.extractive.written(ask, self._weighed) if writer.kind == "extractive" else writer.write(ask)
+        )
         started, checking = time.perf_counter(), 0.0
         last, bounded, room = Written(""), writer.kind == "generated", most * TOKEN_CHARS
-        async with aclosing(writer.write(ask)) as parts:  # type: ignore[type-var]
+        async with aclosing(writing) as parts:  # type: ignore[type-var]
             async for part in parts:
                 last = part
                 begun = time.perf_counter()
