@@ -142,9 +142,9 @@ def filters_of(question: Question) -> SearchFilters:
 def request_of(
     question: Question, style: Style, *, context: int | None = None, budget: int | None = None
 ) -> AnswerRequest:
-    """As its person would ask, without the cache and without the reranker, whose work depends on the machine."""
+    """As its person would ask, without the cache."""
     return AnswerRequest(
-        question=question.question, style=style, filters=filters_of(question), rerank="off", cache=False, explain=True,
+        question=question.question, style=style, filters=filters_of(question), cache=False, explain=True,
         context=context, token_budget=budget,
     )  # fmt: skip
 

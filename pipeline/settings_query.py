@@ -76,10 +76,13 @@ class AnswerSettings(Part):
     history_tokens: int = Field(default=1000, ge=0, description="Room for earlier messages of a conversation.")
     max_tokens: int = Field(default=512, ge=16, description="Of one answer.")
     deadline_s: float = Field(default=60.0, gt=0, description="Of one answer, its search included.")
+    least: float = Field(
+        default=0.45, ge=0, le=1, description="Smallest probability that the passages answer; below it is refused."
+    )
     sentences: int = Field(default=5, ge=1, le=50, description="Of an answer that is taken from the sources.")
     unsupported: Literal["withhold", "qualify", "refuse"] = "withhold"
     weak: float = Field(
-        default=0.5, ge=0, le=1, description="Strength of what was found below which nothing is answered; 0 is never."
+        default=0.5, ge=0, le=1, description="Strength of what was found below which a search says so; 0 is never."
     )
 
 

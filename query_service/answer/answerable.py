@@ -1,7 +1,7 @@
 """Whether the passages answer the question: by the search's strength and by the best of their sentences. Pure.
 
-A logistic combination, fitted on the golden questions (``headwater bench answerable`` fits it again and tells how well it
-does). Where the models that it needs did not speak, the search's own ``weak`` decides.
+A logistic combination, fitted on the golden questions (docs/abstention.md). Where the models that it needs did not
+speak, the search's own ``weak`` decides.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ class _Run:
         )  # fmt: skip
         self._weighed = await self._parts.extractive.weighed(self._ask(query, sources))
         assert self._found is not None
-        if answerable.too_weak(query, self._found, self._weighed, self._settings.weak):
+        if answerable.too_weak(query, self._found, self._weighed, self._settings.least):
             return self._refusal("weak_evidence", released)
         await self._emit(StepEvent(step="writing", passages=len(sources)))
         disputes = contradiction.contradictions(query, sources)
@@ -282,9 +282,8 @@ class _Run:
         """Raises GeneratorUnavailable."""
         ask = self._ask(query, sources)
         most = ask.max_tokens
-        writing = (
-            self._parts.extractive.written(ask, self._weighed) if writer.kind == "extractive" else writer.write(ask)
-        )
+        extractive = writer.kind == "extractive"
+        writing = self._parts.extractive.written(ask, self._weighed) if extractive else writer.write(ask)
         started, checking = time.perf_counter(), 0.0
         last, bounded, room = Written(""), writer.kind == "generated", most * TOKEN_CHARS
         async with aclosing(writing) as parts:  # type: ignore[type-var]
