@@ -26,6 +26,7 @@ from query_service.support import model
 from query_service.support.candidates import Case, Claim, Read, case
 from query_service.support.forbidden import forbidden
 from query_service.support.measures import COSINE, LOGIT, Measured
+from query_service.support.rows import told_row
 from query_service.support.text import read
 
 log = logging.getLogger("headwater.query.support")
@@ -99,11 +100,11 @@ class MeasuredChecker:
         extra, opinions = models if models is not None else ({}, [None] * len(cases))
         found = []
         for one, opinion in zip(cases, opinions, strict=True):
-            verdict = (
-                Verdict(False, 0.0, reason="forbidden")
-                if forbidden(one.draft.text, texts)
-                else self._verdict(one, by_number, extra, opinion, late)
-            )
+            if forbidden(one.draft.text, texts):
+                verdict = Verdict(False, 0.0, reason="forbidden")
+            else:
+                row = told_row(one.draft, sources)
+                verdict = row if row is not None else self._verdict(one, by_number, extra, opinion, late)
             self._metrics.count("headwater_support_total", outcome=_outcome(verdict))
             found.append(verdict)
         return found
