@@ -7,7 +7,12 @@ import pytest
 from tests.unit.support.conftest import source, verdicts
 
 pytestmark = pytest.mark.requirement("B8")
-BANDS = "| Level | Engineering | Support |\n| --- | --- | --- |\n| 3 | 63 to 76 | 49 to 58 |\n| 4 | 75 to 91 | **57** to 67 |\n"
+BANDS = """
+| Level | Engineering | Support |
+| --- | --- | --- |
+| 3 | 63 to 76 | 49 to 58 |
+| 4 | 75 to 91 | **57** to 67 |
+"""
 
 
 @pytest.mark.parametrize(
