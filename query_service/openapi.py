@@ -24,6 +24,7 @@ ask again.
 """
 TAGS = [
     {"name": "search", "description": "Search, and read what was found."},
+    {"name": "answers", "description": "Answers with citations."},
     {"name": "freshness", "description": "How complete answers are, and what became of a change."},
     {"name": "feedback", "description": "What people say of answers."},
     {"name": "query log", "description": "For evaluators and operators; for others these routes are not there."},
@@ -48,6 +49,12 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         "Hits come best first, each with its document, its place and its scores. `next_cursor` leads to the next page. "
         "With `after` and `wait_ms` the search waits for a write that you made. `evidence` adds sections for a "
         "generator.",
+    ),
+    ("post", "/v1/answer"): Operation(
+        "answer", "answers",
+        "Each sentence is checked against passages that the caller may read, and cites them; where they do not say "
+        "enough, the answer is a refusal with its reason. With `stream` (or `Accept: text/event-stream`) events "
+        "`step`, `sentence` and `done` come as they happen; `done` holds the whole answer, which counts.",
     ),
     ("get", "/v1/documents/{document_uid}"): Operation(
         "getDocument", "search",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from schemas import api_examples as examples
+from schemas import api_examples_answers as answers
 from schemas.api_examples import Example
 
 _UID = "5b0a54c1-8f5d-5a53-9d0e-3a1b7f0c2d4e"
@@ -147,6 +148,8 @@ WHY_RESPONSE: Example = {
 BY_MODEL: dict[str, Example] = {
     "SearchRequest": examples.SEARCH_REQUEST,
     "SearchResponse": examples.SEARCH_RESPONSE,
+    "AnswerRequest": answers.ANSWER_REQUEST,
+    "AnswerResponse": answers.ANSWER_RESPONSE,
     "DocumentResponse": examples.DOCUMENT_RESPONSE,
     "NeighboursResponse": examples.NEIGHBOURS_RESPONSE,
     "FreshnessResponse": examples.FRESHNESS_RESPONSE,

@@ -28,10 +28,11 @@ log = logging.getLogger("headwater.query.answer")
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_S = 10.0
+_EXAMPLE = 'event: step\ndata: {"step":"searching","passages":null}\n\n'
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer, or with 'stream' its events: step, sentence, done, error.",
-        "content": {EVENTS: {"schema": {"type": "string"}}},
+        "content": {EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
     },
     401: {"model": Problem, "description": "The token is missing, expired or not valid here."},
     422: {"model": Problem, "description": "Fields that cannot be used, by name."},

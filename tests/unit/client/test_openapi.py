@@ -12,12 +12,12 @@ import pytest
 
 from query_service.app import create_app
 from query_service.openapi import OPERATIONS, PARAMETERS, TAGS
-from schemas import api, api_changes, api_feedback, api_neighbours, api_why, deletion
+from schemas import api, api_answer, api_changes, api_feedback, api_neighbours, api_why, deletion
 from schemas.api_examples_operations import BY_MODEL, PROBLEMS
 from tests.unit.query.world import World
 
 pytestmark = pytest.mark.anyio
-MODULES: tuple[Any, ...] = (api, api_changes, api_feedback, api_neighbours, api_why, deletion)
+MODULES: tuple[Any, ...] = (api, api_answer, api_changes, api_feedback, api_neighbours, api_why, deletion)
 
 
 @pytest.fixture

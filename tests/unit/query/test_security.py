@@ -62,8 +62,15 @@ def _mcp(target: Target) -> dict[str, Any]:
 
 
 SEARCH = {"query": "recipe", "evidence": "all", "snippets": True}
+OPENAI = ("/v1/chat/", "/v1/models")
+ANSWER = {"question": "Which recipe is it?", "evidence": "all", "explain": True, "cache": False}
+CHAT = {"model": "headwater", "messages": [{"role": "user", "content": "Which recipe is it?"}]}
 CASES: dict[tuple[str, str], Case] = {
     ("POST", "/v1/search"): Case("/v1/search", lambda t: SEARCH, named=False),
+    ("POST", "/v1/answer"): Case("/v1/answer", lambda t: ANSWER, named=False),
+    ("POST", "/v1/chat/completions"): Case("/v1/chat/completions", lambda t: CHAT, named=False),
+    ("GET", "/v1/models"): Case("/v1/models", named=False),
+    ("GET", "/v1/models/{name}"): Case("/v1/models/headwater", named=False),
     ("GET", "/v1/documents/{document_uid}"): Case("/v1/documents/{uid}"),
     ("GET", "/v1/trace/{document_uid}"): Case("/v1/trace/{uid}"),
     ("GET", "/v1/documents/{document_uid}/trace"): Case("/v1/documents/{uid}/trace"),
@@ -223,6 +230,11 @@ async def test_without_a_valid_token_every_route_is_as_one_that_is_not_there(wal
                 wrong: tuple[Any, ...] = ({"params": {"limit": "x"}}, {"content": b"[" * 9, "json": None})
                 for more in ({}, *(wrong if name in ("nothing", "expired") else ())):
                     reply = await ask(run, route, case, walled.target(), headers, **more)
+                    if route[1].startswith(OPENAI):  # errors in the form that its clients read, all of them alike
+                        error = reply.json()["error"]
+                        assert (reply.status_code, error["code"]) == (401, "invalid_api_key"), (name, route)
+                        assert reply.headers["www-authenticate"] == absent.headers["www-authenticate"]
+                        continue
                     assert whole(reply) == whole(absent), (name, route)
 
 
