@@ -16,6 +16,9 @@ from infra.golden_world import golden_world
 from infra.progress import Quiet
 
 
+EVERY = 3
+
+
 @pytest.fixture(scope="module")
 def served(services: Endpoints, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryApi]:
     """The wiki in a world of its own, on the session's services."""
@@ -42,8 +45,8 @@ def golden(served: QueryApi) -> Run:
 
 @pytest.fixture(scope="module")
 def answers(served: QueryApi) -> AnswerRun:
-    """The same questions at /v1/answer, taken from the sources."""
-    return run_answers(served, checkout(), "extractive", lambda done, total: None)
+    """Every third of these questions at /v1/answer, taken from the sources; `make quality` asks them all."""
+    return run_answers(served, checkout(), "extractive", lambda done, total: None, every=EVERY)
 
 
 @pytest.mark.requirement("C3")
@@ -76,7 +79,7 @@ def test_exact_identifiers_come_before_their_twins(golden: Run) -> None:
 def test_the_gate_on_answers_passes(answers: AnswerRun) -> None:
     assert answers.ok, answers.reasons
     assert answers.comparison is not None
-    assert answers.comparison.missing == ()
+    assert answers.comparison.compared == len(answers.answers) >= 50
 
 
 @pytest.mark.requirement("C2", "B1")
@@ -87,7 +90,7 @@ def test_no_answer_rests_on_what_its_reader_may_not_read(answers: AnswerRun) -> 
 
 @pytest.mark.requirement("C2", "B8")
 def test_every_released_sentence_is_said_by_a_page_that_it_cites(answers: AnswerRun) -> None:
-    assert answers.report.claims > 100
+    assert answers.report.claims > 60
     assert answers.report.unsupported_by_words == ()
 
 
