@@ -15,7 +15,6 @@ from infra.golden_run import Run, checkout, questions_of, run
 from infra.golden_world import golden_world
 from infra.progress import Quiet
 
-
 EVERY = 3
 
 
