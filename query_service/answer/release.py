@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,8 +12,6 @@ from query_service.gate import Version
 from query_service.scope import Scope
 from schemas.api import SearchFilters, SearchResponse
 from schemas.api_answer import AnswerSentence, Citation, SentenceEvent, WithheldSentence
-
-_ENDS = ("\n", "|")
 
 
 class Admits(Protocol):
@@ -150,10 +149,7 @@ class Released:
 
     def event(self, index: int) -> SentenceEvent:
         """The released sentence, with citations that no earlier one had."""
-        sentence = self.sentences[index]
-        before = {n for s in self.sentences[:index] for n in s.citations}
-        new = tuple(c for c in self.citations if c.number in set(sentence.citations) - before)
-        return SentenceEvent(index=index, sentence=sentence, citations=new)
+        return event_of(index, self.sentences, self.citations)
 
     def text(self, unsure: str) -> str:
         """The answer as text, footnotes behind each sentence; what is marked as unsure says so by these words."""
@@ -164,6 +160,14 @@ class Released:
             joint = "" if not parts else ("\n" if _own_line(sentence.text) or _own_line(parts[-1]) else " ")
             parts.append(f"{joint}{lead}{sentence.text}{marks}")
         return "".join(parts)
+
+
+def event_of(index: int, sentences: Sequence[AnswerSentence], citations: Sequence[Citation]) -> SentenceEvent:
+    """A sentence of an answer, with the citations that no earlier one has."""
+    sentence = sentences[index]
+    before = {n for s in sentences[:index] for n in s.citations}
+    new = tuple(c for c in citations if c.number in set(sentence.citations) - before)
+    return SentenceEvent(index=index, sentence=sentence, citations=new)
 
 
 def _own_line(text: str) -> bool:

@@ -8,8 +8,6 @@ event: error      a problem, where something failed after the first event
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -17,14 +15,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from query_service import problems
-from query_service.answer.face import EventStream
+from query_service.answer.face import EventStream, paced, problem_of
 from query_service.answer.service import AnswerService, Event
 from query_service.callers import Caller
 from schemas.api import Problem
 from schemas.api_answer import AnswerRequest, AnswerResponse, SentenceEvent
-
-log = logging.getLogger("headwater.query.answer")
 
 EVENTS = "text/event-stream"
 KEEP_ALIVE_S = 10.0
@@ -62,28 +57,11 @@ def router(service: AnswerService) -> APIRouter:
 async def _sent(first: Event, events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     yield _event(first)
     try:
-        async with aclosing(events):  # type: ignore[type-var]
-            async for found in kept_alive(events):
+        async with aclosing(paced(events, KEEP_ALIVE_S)) as paces:
+            async for found in paces:
                 yield b": still at work\n\n" if found is None else _event(found)
     except Exception as error:
-        yield _failed(error)
-
-
-async def kept_alive(events: AsyncIterator[Event], every_s: float = KEEP_ALIVE_S) -> AsyncIterator[Event | None]:
-    """The events, and None whenever none came for so long."""
-    while True:
-        getting = asyncio.ensure_future(anext(events, None))
-        try:
-            while not (await asyncio.wait({getting}, timeout=every_s))[0]:
-                yield None
-            found = getting.result()
-        finally:
-            if not getting.done():
-                getting.cancel()
-                await asyncio.wait({getting})
-        if found is None:
-            return
-        yield found
+        yield sse("error", problem_of(error))
 
 
 def _event(event: Event) -> bytes:
@@ -98,11 +76,3 @@ def _event(event: Event) -> bytes:
 def sse(name: str, data: BaseModel) -> bytes:
     """One server-sent event."""
     return f"event: {name}\ndata: {data.model_dump_json()}\n\n".encode()
-
-
-def _failed(error: Exception) -> bytes:
-    response = problems.of(error)
-    if response is None:
-        log.error("an answer failed", extra={"fields": problems.fault(error)})
-        response = problems.internal()
-    return f"event: error\ndata: {bytes(response.body).decode()}\n\n".encode()

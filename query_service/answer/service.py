@@ -23,7 +23,7 @@ from query_service.answer.cached import KeptAnswers
 from query_service.answer.extractive import ExtractiveWriter, Weighed
 from query_service.answer.interface import Ask, Checker, Draft, Source, Verdict, Writer, Written
 from query_service.answer.moment import of_its_time
-from query_service.answer.release import Released
+from query_service.answer.release import Released, event_of
 from query_service.answer.sentences import Reading
 from query_service.answer.spending import BudgetExhausted
 from query_service.answer.stale import stale
@@ -170,7 +170,7 @@ class _Run:
         self._emit = emit
         self._entry = entry
         self._deadline = time.monotonic() + settings.deadline_s
-        self._language = request.language or wording.language_of(request.question)
+        self._language = request.language
         self._ms: dict[str, float] = {}
         self._found: SearchResponse | None = None
         self._weighed: Weighed | None = None
@@ -179,11 +179,13 @@ class _Run:
     async def run(self) -> AnswerResponse:
         """Raises as ``AnswerService.answer``."""
         writer = self._writer()
+        if self._language is None:  # the first look loads a model
+            self._language = await asyncio.to_thread(wording.language_of, self._request.question)
         await self._service.searchable(self._scope, self._search_of(self._request.question))
         kept = self._parts.kept
         if kept is not None and (found := await kept.find(self._scope, self._request)) is not None:
-            for index, sentence in enumerate(found.sentences):
-                await self._emit(SentenceEvent(index=index, sentence=sentence, citations=_new(found, index)))
+            for index in range(len(found.sentences)):
+                await self._emit(event_of(index, found.sentences, found.citations))
             return found
         await self._emit(StepEvent(step="searching"))
         started = time.perf_counter()
@@ -244,7 +246,7 @@ class _Run:
         if answerable.too_weak(query, self._found, self._weighed, self._settings.least):
             return self._refusal("weak_evidence", released)
         await self._emit(StepEvent(step="writing", passages=len(sources)))
-        disputes = contradiction.contradictions(query, sources)
+        disputes = await asyncio.to_thread(contradiction.contradictions, query, sources)
         essential = [d for d in disputes if d.essential]
         for dispute in essential:
             await self._release_checked(released, contradiction.stated(dispute), query)
@@ -421,12 +423,6 @@ def _contradictions(disputes: list[contradiction.Dispute], released: Released) -
         if len({side.citation for side in sides}) > 1:
             found.append(Contradiction(kind=dispute.kind, sides=tuple(sides)))
     return tuple(found)
-
-
-def _new(answer: AnswerResponse, index: int) -> tuple[object, ...]:
-    before = {n for sentence in answer.sentences[:index] for n in sentence.citations}
-    numbers = set(answer.sentences[index].citations) - before
-    return tuple(c for c in answer.citations if c.number in numbers)
 
 
 def _ms(started: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from query_service.answer.interface import Source
 from schemas.api import SearchResponse
@@ -15,6 +15,10 @@ def stale(request: AnswerRequest, response: SearchResponse, sources: Sequence[So
     if request.max_staleness_s is None:
         return False
     named = {source.passage.source for source in sources} | set(request.filters.sources or ())
-    oldest = now - request.max_staleness_s * 1e6
-    until = [response.complete_until.get(name) for name in sorted(named or response.complete_until)]
-    return any(moment is None or moment < oldest for moment in until)
+    return behind(request.max_staleness_s, named or response.complete_until, response.complete_until, now)
+
+
+def behind(limit_s: float, names: Iterable[str], complete_until: Mapping[str, int | None], now: int) -> bool:
+    """Whether any of the sources is not known to be complete up to ``limit_s`` seconds before ``now`` (µs)."""
+    until = (complete_until.get(name) for name in names)
+    return any(moment is None or moment < now - limit_s * 1e6 for moment in until)

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pipeline.errors import Retry
+from query_service.answer.stale import behind
 from query_service.cache import renew, used
 from query_service.cache.kept import Admitted, Keeper, Ticket
 from query_service.cache.shelf import Asked, Kept
@@ -98,8 +99,8 @@ class AnswerCache:
         if limit is None:
             return False
         sources = {u.source for u in admitted.entry.used} | set(ticket.request.filters.sources or ())
-        until = [admitted.complete_until.get(source) for source in sources if source is not None]
-        return any(moment is None or moment < admitted.now - limit * 1e6 for moment in until)
+        named = [source for source in sources if source is not None]
+        return behind(limit, named, admitted.complete_until, admitted.now)
 
     async def _asked(self, generation: Generation, question: str) -> Asked | None:
         """None where the encoder is away: the search will say so. Its vector is remembered for the search."""
