@@ -18,6 +18,7 @@ from consumers.gateway_errors import MEDIA_TYPE, Refused, field_problem, invalid
 from consumers.gateway_push import add_events, add_hooks
 from consumers.gateway_reading import parse
 from consumers.gateway_service import SIGNATURE, TIMESTAMP, Gateway, GatewayDeps, verify
+from pipeline import docs_page
 from pipeline.errors import ConfigError, Retry
 from schemas.api_changes import EXAMPLES, MAX_CHANGES, Change, ChangeResult, ChangesProblem, ChangesReply
 from schemas.cloudevents import CloudEvent
@@ -56,7 +57,7 @@ def create_app(deps: GatewayDeps) -> FastAPI:
         finally:
             gateway.close()
 
-    app = FastAPI(title="Headwater change gateway", version="1", lifespan=lifespan, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="Headwater change gateway", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _query_invalid)
@@ -91,6 +92,7 @@ def create_app(deps: GatewayDeps) -> FastAPI:
 
     add_events(app, deps, gateway, _PROBLEMS, _body)
     add_hooks(app, deps, gateway, _body)
+    docs_page.install(app)
 
     @app.get("/healthz", summary="Whether the process lives")
     async def healthz() -> dict[str, object]:

@@ -15,11 +15,12 @@ from fastapi.responses import FileResponse
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
+from pipeline import docs_page
 from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader
 from pipeline.settings import Settings
-from query_service import deletion, docs_page, feedback, neighbours, openapi, problems, receipts, shadow, why
+from query_service import deletion, feedback, neighbours, openapi, problems, receipts, shadow, why
 from query_service.answer import chat
 from query_service.answer import routes as answers
 from query_service.answer.chat_errors import ChatErrors
