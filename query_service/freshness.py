@@ -132,6 +132,10 @@ class Freshness:
         """Per lane what was last written of a document and what is settled. Reads the file: not for the loop."""
         return self._read(lambda store: store.standing(tenant, uid, generation))
 
+    def alarms(self, tenant: str, source: str) -> list[str]:
+        """What a source's owner says that keeps people out or documents hidden. Reads the file: not for the loop."""
+        return self._read(lambda store: store.alarms(tenant, source))
+
     def _read(self, ask: Callable[[ReceiptStore], list[T]]) -> list[T]:
         """Nothing before the file is open. Raises BusUnavailable where it cannot be read: the log fills it again."""
         store = self._store

@@ -21,6 +21,7 @@ from query_service import files
 from schemas.events import REQUESTS_STREAM, DocumentState, SourceCursor
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
+from schemas.reconciliation import RequestsPosition
 from schemas.topics import Topic
 
 RETENTION_US = 30 * 24 * 3600 * 1_000_000
@@ -46,11 +47,13 @@ CREATE TABLE IF NOT EXISTS states (uid TEXT PRIMARY KEY, tenant TEXT, source TEX
   access_version INTEGER, at INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cursors (tenant TEXT, source TEXT, stream TEXT, polled_at INTEGER,
   PRIMARY KEY (tenant, source, stream)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS alarms (tenant TEXT, source TEXT, place INTEGER, alarm TEXT,
+  PRIMARY KEY (tenant, source, place)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS positions (topic TEXT, log_partition INTEGER, log_offset INTEGER,
   PRIMARY KEY (topic, log_partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
-_VERSION = "1"
+_VERSION = "2"
 _MAX_MARKS = 500
 
 
@@ -97,7 +100,7 @@ class ReceiptStore:
     def reset(self) -> None:
         """Forget everything; the log fills it again."""
         with self._transaction():
-            for table in ("receipts", "latest", "states", "cursors", "positions"):
+            for table in ("receipts", "latest", "states", "cursors", "alarms", "positions"):
                 self._db.execute(f"DELETE FROM {table}")
 
     @contextmanager
@@ -173,7 +176,15 @@ class ReceiptStore:
                 " DO UPDATE SET polled_at = coalesce(excluded.polled_at, polled_at)",
                 (state.tenant, state.source, state.stream, polled_at),
             )
+            if state.stream == REQUESTS_STREAM:
+                self._set_alarms(state.tenant, state.source, _alarms(state.position))
         return None
+
+    def _set_alarms(self, tenant: str, source: str, alarms: Sequence[str]) -> None:
+        self._db.execute("DELETE FROM alarms WHERE tenant = ? AND source = ?", (tenant, source))
+        self._db.executemany(
+            "INSERT INTO alarms VALUES (?, ?, ?, ?)", [(tenant, source, i, alarm) for i, alarm in enumerate(alarms)]
+        )
 
     def _end_key(self, key: str | None) -> None:
         """A source that was removed is complete up to no time, a forgotten document waits for nothing."""
@@ -185,6 +196,8 @@ class ReceiptStore:
             self._db.execute(
                 "DELETE FROM cursors WHERE tenant = ? AND source = ? AND stream = ?", (parts[0], parts[1], parts[3])
             )
+            if parts[3] == REQUESTS_STREAM:
+                self._set_alarms(parts[0], parts[1], ())
         elif isinstance(parts, list) and len(parts) == 5 and parts[2] == "document":
             document = DocumentRef(tenant=parts[0], source=parts[1], kind=parts[3], id=parts[4])
             self._db.execute("DELETE FROM states WHERE uid = ?", (document.uid,))
@@ -275,6 +288,14 @@ class ReceiptStore:
             rows = db.execute(query, {"uid": uid, "tenant": tenant, "generation": generation}).fetchall()
         return [(r["lane"], r["written"], r["version"]) for r in rows]
 
+    def alarms(self, tenant: str, source: str) -> list[str]:
+        """What the owner of a source last said that keeps people out or documents hidden (at most 20)."""
+        with self._reader() as db:
+            rows = db.execute(
+                "SELECT alarm FROM alarms WHERE tenant = ? AND source = ? ORDER BY place", (tenant, source)
+            ).fetchall()
+        return [r["alarm"] for r in rows]
+
     def window(self, tenant: str, since: int, limit: int = 50_000) -> list[dict[str, object]]:
         """Receipts of a tenant logged since ``since`` (µs), newest first; each with ``access_visible_at``.
 
@@ -307,6 +328,15 @@ def _read_receipt(record: Record) -> Receipt | None:
         return Receipt.model_validate_json(record.value)
     except ValidationError:
         return None
+
+
+def _alarms(position: str) -> tuple[str, ...]:
+    """Of the cursor by which an owner says how it is; nothing where it cannot be read."""
+    try:
+        status = RequestsPosition.read(position).status
+    except ValueError:
+        return ()
+    return status.alarms if status is not None else ()
 
 
 def _read_state(value: bytes) -> DocumentState | SourceCursor | None:

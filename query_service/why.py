@@ -7,6 +7,7 @@ references of both persons. Without the role the route is not there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -75,6 +76,7 @@ class Why:
         entry.closure = closure
         found = explain(manifest, record, closure, tenant, now)
         known = manifest or record
+        alarms = await asyncio.to_thread(self._freshness.alarms, tenant, known.document.source) if known else []
         return WhyResponse(
             query_id=entry.query_id, tenant=tenant, generation=name, active=name == active, judged_at=now,
             allowed=found.allowed, refusal=found.refusal, says=_says(found), document_uid=uid,
@@ -92,6 +94,7 @@ class Why:
                 for lane, written, settled in waiting
                 if (settled or 0) < written
             ),
+            source_alarms=_nearest(alarms, _named(manifest, record)),
         )  # fmt: skip
 
     async def _walk(self, seen_as: Scope) -> Steps:
@@ -122,6 +125,12 @@ def _named(manifest: Manifest | None, record: AccessRecord | None) -> frozenset[
     return frozenset(
         name for rule in rules for name in [*rule.deny, *(g.principal for c in rule.clauses for g in c.any_of)]
     )
+
+
+def _nearest(alarms: Iterable[str], named: Iterable[str]) -> tuple[str, ...]:
+    """Those first that name a container of the document's rules: a folder, a space, a project."""
+    containers = {name.partition("/")[2] for name in named if name.startswith("audience:")} - {""}
+    return tuple(sorted(alarms, key=lambda alarm: not any(f" {c}/" in alarm or f" {c}:" in alarm for c in containers)))
 
 
 def _says(found: Explanation) -> str:

@@ -137,3 +137,8 @@ class WhyResponse(ClosedModel):
     manifest: ManifestReport | None
     manifest_rule: RuleReport | None = Field(description="Also counts while the text is older than the rule.")
     pending: tuple[PendingReport, ...]
+    source_alarms: tuple[str, ...] = Field(
+        default=(),
+        description="What the source's owner says that keeps people out or documents hidden, such as an access file "
+        "that cannot be read. At most 20; those that name a container of the rule first.",
+    )

@@ -136,6 +136,8 @@ def explain(out: Console, found: WhyResponse) -> None:
         line("it is not in effect now: searches with a date leave it out")
     for waiting in found.pending:
         line(f"pending: {waiting.lane} has not settled version {waiting.written} (at {waiting.settled or 'none'})")
+    for alarm in found.source_alarms:
+        line(f"alarm of {found.source}: {alarm}", style=None if found.allowed else "red")
     written = found.record.written_at if found.record is not None else None
     if written is not None:
         line(f"access record written {moment(written)}")

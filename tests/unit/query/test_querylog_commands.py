@@ -212,7 +212,7 @@ def explained(**fields: Any) -> WhyResponse:
 
 @pytest.mark.requirement("C5")
 def test_why_reads_for_people_and_asks_as_operator(service: Service) -> None:
-    service.why = explained()
+    service.why = explained(source_alarms=("nobody may read: a/.access.yaml: allow is missing",))
     code, text = run("why", "ann", "a", "--source", "wiki", "--generation", "g2")
     assert code == 0
     _, path, params, _, roles = service.asked[0]
@@ -222,7 +222,8 @@ def test_why_reads_for_people_and_asks_as_operator(service: Service) -> None:
         "user:ann may not read it", "wiki:a [draft], generation g2 (not active)", "not satisfied [x]",
         "clause 1: satisfied by nothing that the person has; it asks for one of: group:wiki/board",
         "user:ann > group:wiki/eng until 1970", "missing: group:wiki/lost", "ended: user:ann > group:wiki/ops",
-        "not all known", "pending: access has not settled version 5", "not in effect",
+        "not all known", "alarm of wiki: nobody may read: a/.access.yaml",
+        "pending: access has not settled version 5", "not in effect",
         "logged as q1",
     ):  # fmt: skip
         assert said in text, said

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from pipeline.admission import refusal
 from pipeline.closures import closure_among, walking
+from pipeline.sources.folder.rights import read_access
 from query_service.explain import Steps, explain, first_failed, person, stepping
 from schemas.access import SUSPENDED, AccessRule, Clause, Closure, Grant
 from schemas.api_why import WhyResponse
 from schemas.documents import AccessRecord, Manifest, PrincipalPart, PrincipalRecord
-from schemas.events import AccessTombstone, DocumentState, HoldChanged
+from schemas.events import REQUESTS_STREAM, AccessTombstone, DocumentState, HoldChanged
+from schemas.reconciliation import OwnerStatus, RequestsPosition
 from tests.unit.query.logged import EVALUATOR, OPERATOR, LoggedWorld, listed, seen
 from tests.unit.query.test_app import problem
-from tests.unit.query.test_freshness import put
+from tests.unit.query.test_freshness import cursor, put
 from tests.unit.query.world import GENERATION, TENANT, Running, World, anyone, ref
 
 NOW = 1000
@@ -293,3 +295,28 @@ async def test_another_tenants_event_on_the_log_is_not_explained(world: World) -
         await run.until(lambda: len(run.parts.overlay) == 1)
         reply = await run.get(f"/v1/why?user=ann&document={m.document.uid}", "olga", **OPERATOR, tenant="other")
         assert reply.json()["record"] is None and reply.json()["document_id"] is None
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("C5", "I12")
+async def test_it_tells_that_an_access_file_of_the_documents_folder_cannot_be_used(logged: LoggedWorld) -> None:
+    shut = [read_access("other", b"deny: []").closed, read_access("eng/plans", b"allow: [").closed]
+    alarms = tuple(why for why in shut if why is not None)
+    assert len(alarms) == 2
+    m = logged.document("eng/plans/a.md", "plan", rule=AccessRule.any_of("audience:wiki/eng/plans"))
+    told = RequestsPosition(next=3, status=OwnerStatus(state="waiting", since=1, alarms=alarms))
+    put(logged, cursor(logged.clock.now(), stream=REQUESTS_STREAM).model_copy(
+        update={"position": told.model_dump_json()}
+    ))  # fmt: skip
+    async with logged.running() as run:
+        await run.until(lambda: run.parts.freshness.alarms(TENANT, "wiki") != [])
+        found = await why(run, "ann", m.document.uid)
+        assert found.refusal == "rule"
+        assert found.source_alarms == (alarms[1], alarms[0]), "that of its own folder first"
+        assert "eng/plans/.access.yaml" in found.source_alarms[0]
+        well = told.model_copy(update={"status": OwnerStatus(state="waiting", since=2)})
+        put(logged, cursor(logged.clock.now(), stream=REQUESTS_STREAM).model_copy(
+            update={"position": well.model_dump_json()}
+        ))  # fmt: skip
+        await run.until(lambda: run.parts.freshness.alarms(TENANT, "wiki") == [])
+        assert (await why(run, "ann", m.document.uid)).source_alarms == ()
