@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +18,7 @@ from consumers.gateway_errors import MEDIA_TYPE, Refused, field_problem, invalid
 from consumers.gateway_push import add_events, add_hooks
 from consumers.gateway_reading import parse
 from consumers.gateway_service import SIGNATURE, TIMESTAMP, Gateway, GatewayDeps, verify
+from consumers.gateway_wait import Outcome
 from pipeline import docs_page
 from pipeline.errors import ConfigError, Retry
 from schemas.api_changes import EXAMPLES, MAX_CHANGES, Change, ChangeResult, ChangesProblem, ChangesReply
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headwater.gateway")
 
+NOT_INDEXED = frozenset({"dead_letter", "body_gone", "refused"})
+"""Outcomes that leave in the index what was there before."""
 Wait = Literal["committed", "applied", "searchable"]
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": ChangesProblem, "description": text, "content": {MEDIA_TYPE: {}}}
@@ -87,8 +90,12 @@ def create_app(deps: GatewayDeps) -> FastAPI:
         if wait == "committed":
             return ChangesReply(token=accepted.token, results=accepted.results)
         pending, _ = await gateway.wait(accepted, wait, wait_ms / 1000)
-        results = tuple(_with_outcome(r, {d.uid: o for d, o in pending.outcomes.items()}) for r in accepted.results)
-        return ChangesReply(token=accepted.token, applied=True, searchable=wait == "searchable", results=results)
+        if wait == "applied":
+            return ChangesReply(token=accepted.token, applied=True, results=accepted.results)
+        outcomes, unread = {d.uid: o for d, o in pending.outcomes.items()}, await gateway.unreadable(accepted)
+        results = tuple(_with_outcome(r, outcomes, unread) for r in accepted.results)
+        found = all(r.readable is not False and r.outcome not in NOT_INDEXED for r in results)
+        return ChangesReply(token=accepted.token, applied=True, indexed=True, searchable=found, results=results)
 
     add_events(app, deps, gateway, _PROBLEMS, _body)
     add_hooks(app, deps, gateway, _body)
@@ -129,11 +136,19 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def _with_outcome(result: ChangeResult, outcomes: dict[str, Any]) -> ChangeResult:
-    found = outcomes.get(result.document_uid or "")
-    if found is None:
-        return result
-    return result.model_copy(update={"outcome": found.outcome, "reason": found.reason})
+def _with_outcome(
+    result: ChangeResult, outcomes: Mapping[str, Outcome], unread: Mapping[str, str | None]
+) -> ChangeResult:
+    uid, update = result.document_uid or "", dict[str, Any]()
+    if uid in outcomes:
+        update = {"outcome": outcomes[uid].outcome, "reason": outcomes[uid].reason}
+    if uid in unread:
+        why = unread[uid]
+        update["readable"] = why is None
+        if why is not None:
+            before = update.get("reason", result.reason)
+            update["reason"] = why if before is None else f"{before}; {why}"
+    return result.model_copy(update=update)
 
 
 def _answer(refused: Refused) -> Response:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from consumers.erasing import Erasing
 from consumers.gateway_errors import Refused, field_problem, invalid, unauthorized, unavailable
 from consumers.gateway_tokens import token_of
-from consumers.gateway_wait import Pending, ReceiptWatch, StoreCheck
+from consumers.gateway_wait import Pending, ReceiptWatch, StoreCheck, nobody
 from consumers.gateway_writer import AnyChange, SourceWriter, Written, plan
 from consumers.owner_engine import OwnerLog
 from pipeline.clock import Clock
@@ -269,6 +269,25 @@ class Gateway:
                     continue
         finally:
             end()
+
+    async def unreadable(self, accepted: Accepted) -> dict[str, str | None]:
+        """Of the written documents that are not deleted, by uid, why nobody may read them, None where somebody may.
+
+        Where the store cannot be asked who is known, only those that nobody may read in any case.
+        """
+        rules = {d.uid: rule for part in accepted.written.values() for d, rule in part.rules.items()}
+        people = {
+            g.principal for rule in rules.values() for c in rule.clauses for g in c.any_of
+            if g.principal.startswith("user:")
+        }  # fmt: skip
+        now, absent = self._deps.clock.now(), set[str]()
+        if self._deps.check is not None:
+            try:
+                absent = await asyncio.to_thread(self._deps.check.absent, accepted.tenant, people)
+            except Retry as error:
+                log.warning("the store cannot be asked who is known: %s", error)
+                return {uid: why for uid, rule in rules.items() if (why := nobody(rule, now)) is not None}
+        return {uid: nobody(rule, now, absent) for uid, rule in rules.items()}
 
     async def _generation(self, pending: Pending) -> str:
         configured = self._deps.settings.generation

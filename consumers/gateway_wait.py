@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from consumers.backoff import Backoff
@@ -15,6 +15,7 @@ from pipeline.bus.tail import KafkaTail
 from pipeline.errors import Reject, Retry
 from pipeline.ports import IndexStore
 from pipeline.settings import Settings
+from schemas.access import EVERYONE, NOBODY, AccessRule
 from schemas.keys import DocumentRef
 from schemas.receipts import Receipt
 from schemas.topics import Topic
@@ -183,6 +184,23 @@ class Pending:
                 del self.content[document]
 
 
+def nobody(rule: AccessRule, now: int, absent: Collection[str] = ()) -> str | None:
+    """Why nobody at all satisfies a rule at ``now`` (µs), ``absent`` being people without a record; else None.
+
+    Who is in a group or an audience is not asked: a rule that names one may reach somebody.
+    """
+    if EVERYONE in rule.deny:
+        return "nobody may read it: its rule denies everyone"
+    for clause in rule.clauses:
+        named = {g.principal for g in clause.any_of if g.live(now)} - {NOBODY, *rule.deny}
+        if not named:
+            return f"nobody may read it: {rule.reason or 'its rule lets nobody in; send an access change'}"
+        if named <= set(absent):
+            some = ", ".join(sorted(named)[:3])
+            return f"nobody may read it: no source knows {some}; send a membership change for each"
+    return None
+
+
 class StoreCheck:
     """Asks the store, which is the truth that receipts only announce."""
 
@@ -192,6 +210,11 @@ class StoreCheck:
     def generation(self) -> str:
         """Name of the active generation. Raises StoreUnavailable."""
         return self._store.active_generation() or self._generation
+
+    def absent(self, tenant: str, people: Collection[str]) -> set[str]:
+        """Those of them without a record, or with one that has ended. Raises StoreUnavailable."""
+        known = self._store.read_principals(tenant, sorted(people)) if people else {}
+        return {name for name in people if (record := known.get(name)) is None or record.removed}
 
     def strike(self, pending: Pending, generation: str) -> None:
         """Take away what the store has. Raises StoreUnavailable."""

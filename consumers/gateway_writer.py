@@ -29,6 +29,7 @@ from pipeline.sources.bodies import BodyPlacer
 from pipeline.sources.changes import Change, Limits, Transaction, cursor_record
 from pipeline.sources.ledger import Ledger
 from pipeline.sources.stated import observation
+from schemas.access import AccessRule
 from schemas.api_changes import (
     AccessChange,
     ChangeResult,
@@ -59,6 +60,7 @@ class Written:
 
     results: list[ChangeResult] = field(default_factory=list)
     documents: dict[DocumentRef, tuple[int, int]] = field(default_factory=dict)  # content and access version
+    rules: dict[DocumentRef, AccessRule] = field(default_factory=dict)  # where not deleted
     principals: dict[str, int] = field(default_factory=dict)  # version
     places: list[Appended] = field(default_factory=list)  # where its records are, cursors and states left out
 
@@ -343,5 +345,7 @@ def _versions(ledger: Ledger, planned: Sequence[Planned], written: Written) -> N
         state = ledger.state(item.seen.document)
         content, access = (state.content_version, state.access_version) if state is not None else (0, 0)
         written.documents[item.seen.document] = (content, access)
+        if state is not None and state.rule is not None and not state.deleted:
+            written.rules[item.seen.document] = state.rule
         update = {"content_version": content, "access_version": access}
         written.results[number] = written.results[number].model_copy(update=update)

@@ -200,6 +200,11 @@ class ChangeResult(ClosedModel):
     version: Version = Field(default=0, description="Version of a membership record.")
     outcome: str | None = Field(default=None, description="With wait=searchable: what became of it in the index.")
     reason: str | None = None
+    readable: bool | None = Field(
+        default=None,
+        description="With wait=searchable: false where nobody may read the document now; 'reason' says why. Null where "
+        "that cannot be told.",
+    )
 
 
 class ChangesReply(ClosedModel):
@@ -207,7 +212,12 @@ class ChangesReply(ClosedModel):
 
     token: str = Field(description="Freshness token: pass it as 'after' to a search.")
     applied: bool = Field(default=False, description="The access lane has applied all of it.")
-    searchable: bool = Field(default=False, description="The active index has all of it.")
+    indexed: bool = Field(default=False, description="The active index is done with all of it.")
+    searchable: bool = Field(
+        default=False,
+        description="A search finds it, for whoever may read it. False where the index could not take a document, or "
+        "where nobody may read it: the results say which.",
+    )
     results: tuple[ChangeResult, ...]
 
 

@@ -7,6 +7,7 @@ import hmac
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from consumers.gateway import create_app
 from consumers.gateway_service import Gateway, GatewayDeps
-from consumers.gateway_wait import ReceiptWatch
+from consumers.gateway_wait import ReceiptWatch, StoreCheck
 from consumers.owner_engine import OwnerLog
 from pipeline.clock import ManualClock
 from pipeline.observe import Metrics
@@ -25,6 +26,7 @@ from schemas.events import SourceRequest
 from schemas.keys import DocumentRef
 from schemas.topics import Topic
 from tests.fakes.bus import MemoryBroker, MemoryPublisher
+from tests.fakes.store import FakeStore
 from tests.unit.owner.support import MemoryBodies, MemoryLog, MemoryOwnerLog
 
 SECRET = "a long and random string"
@@ -69,6 +71,11 @@ class Door:
         self.app = create_app(deps)
         self.gateway: Gateway = self.app.state.gateway
         self.client: TestClient
+
+    def check(self, store: FakeStore) -> None:
+        """From now on the gateway may ask this store."""
+        store.ensure_base()
+        self.gateway._deps = replace(self.gateway._deps, check=StoreCheck(store, self.settings.generation))
 
     def _open(self, tenant: str, source: str) -> OwnerLog:
         self.at_gate.set()

@@ -385,8 +385,63 @@ def test_wait_searchable_needs_the_active_generation_and_tells_what_became_of_it
     assert door.send(upsert(), "?wait=searchable&wait_ms=50").status_code == 504
     receipt(door, "index", versions.content, "dead_letter", generation="minilm", reason="a reason")
     answer = door.ok(upsert(), "?wait=searchable&wait_ms=1000")
-    assert answer["searchable"] and answer["results"][0]["outcome"] == "dead_letter"
+    assert answer["indexed"] and not answer["searchable"] and answer["results"][0]["outcome"] == "dead_letter"
     assert answer["results"][0]["reason"] == "a reason"
+
+
+def searchable(door: Door, change: dict[str, Any]) -> dict[str, Any]:
+    """The answer to ``wait=searchable`` once both lanes are done with the document "a"."""
+    versions = FreshnessToken.decode(door.ok(change)["token"]).documents[0]
+    receipt(door, "access", versions.access)
+    receipt(door, "index", versions.content, "indexed", generation="minilm")
+    return door.ok(change, "?wait=searchable&wait_ms=1000")
+
+
+@pytest.mark.requirement("A11", "I12")
+@pytest.mark.parametrize(
+    ("access", "why"),
+    [
+        (None, "no access rule was given"),
+        ({"allow": ["nobody"]}, "lets nobody in"),
+        ({"all_of": [["everyone"], ["nobody"]]}, "lets nobody in"),
+        ({"allow": ["user:ann"], "deny": ["user:ann"]}, "lets nobody in"),
+        ({"allow": ["user:ann"], "deny": ["everyone"]}, "denies everyone"),
+        ({"allow": [{"principal": "user:ann", "until": 10**14}]}, "lets nobody in"),
+        ({"allow": ["user:ann", "user:bob"]}, "no source knows user:ann, user:bob"),
+    ],
+)
+def test_wait_searchable_says_that_nobody_may_read_it(door: Door, access: Any, why: str) -> None:
+    door.check(FakeStore())
+    answer = searchable(door, upsert(access=access))
+    result = answer["results"][0]
+    assert answer["applied"] and answer["indexed"] and not answer["searchable"]
+    assert result["outcome"] == "indexed" and result["readable"] is False and why in result["reason"]
+
+
+@pytest.mark.requirement("A11")
+@pytest.mark.parametrize("allow", ["user:ann", "group:gateway/support", "everyone"])
+def test_wait_searchable_is_true_where_somebody_may_read_it(door: Door, allow: str) -> None:
+    store = FakeStore()
+    door.check(store)
+    store.write_principals("acme", [PrincipalRecord.of("acme", "user:ann", {"gateway": PrincipalPart(version=1)})])
+    answer = searchable(door, upsert(access={"allow": [allow, "user:ghost"]}))
+    assert answer["searchable"] and answer["results"][0]["readable"] is True and answer["results"][0]["reason"] is None
+
+
+@pytest.mark.requirement("A11")
+def test_a_store_that_is_away_leaves_open_whether_people_are_known(door: Door) -> None:
+    store = FakeStore()
+    door.check(store)
+    store.fail_next("read_principals", 99)
+    assert searchable(door, upsert())["results"][0]["readable"] is None
+    assert searchable(door, upsert(access={"allow": ["nobody"]}))["results"][0]["readable"] is False
+
+
+def test_a_deleted_document_has_no_readers_to_speak_of(door: Door) -> None:
+    door.check(FakeStore())
+    door.ok(upsert(access={"allow": ["nobody"]}))
+    result = searchable(door, {"type": "delete", "tenant": "acme", "id": "a"})["results"][0]
+    assert result["readable"] is None and result["reason"] is None
 
 
 def test_a_large_body_goes_by_claim_check(door: Door) -> None:
