@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "samples" / "support"
 FIGURES = FOLDER / "baseline.json"
 DRAWS = 2000
-HALVES = ("calibrate", "test")
+HALVES = ("calibrate", "test", "fresh-dev", "fresh-held")
 FAR = 3600.0  # seconds: time is no part of what is measured
 
 
@@ -247,7 +247,7 @@ async def main(arguments: argparse.Namespace) -> None:
         ways = {"measures alone": MeasuredChecker(arguments.threshold)}
         if models is not None and not arguments.alone:
             ways["with models"] = MeasuredChecker(arguments.threshold, embed=models.embed, reranking=models.reranking)
-        half = arguments.show or "test"
+        half = arguments.show or arguments.half
         stored: dict[str, object] = {"threshold": arguments.threshold}
         for name, checker in ways.items():
             judged = await judge(load(half), checker)
@@ -274,6 +274,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--store", action="store_true")
     parser.add_argument("--alone", action="store_true", help="Judge with the measures alone.")
     parser.add_argument("--show", choices=HALVES)
+    parser.add_argument("--half", choices=HALVES, default="test")
     parser.add_argument("--threshold", type=float, default=0.5)
     return parser.parse_args()
 
