@@ -71,8 +71,7 @@ def create(
     else:
         typer.echo(whole(key_id, secret))
         typer.echo(f"Keep it now: it is not shown again. `headwater keys revoke {key_id}` ends it.", err=True)
-    if people.unknown(tenant, made.subject):
-        typer.echo(f"Warning: {people.warning(tenant, made.subject)}", err=True)
+    people.warn(tenant, made.subject)
 
 
 def list_keys(json: JsonFlag = False) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 
+import typer
+
 from infra.commands.opened import located
 from pipeline.errors import HeadwaterError
 
@@ -36,7 +38,17 @@ def unknown(tenant: str, user: str) -> bool:
 def warning(tenant: str, user: str) -> str:
     """What to say of such a person."""
     name = f"user:{user.removeprefix('user:')}"
-    return f"{tenant} has no live record of {name}: nothing is found as this person until a source names them."
+    return (
+        f"{tenant} has no live record of {name}: nothing is found as this person until a source names them. "
+        "Look at the spelling and --tenant; a folder names people under users in groups.yaml, programs by a "
+        "membership change."
+    )
+
+
+def warn(tenant: str, user: str) -> None:
+    """Say it on the error output, where the log does not know the person."""
+    if unknown(tenant, user):
+        typer.echo(f"Warning: {warning(tenant, user)}", err=True)
 
 
 def _answers(address: str) -> bool:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from infra.asking import QueryApi
+from infra.commands import people
 from infra.commands.output import JsonFlag, console, emit_json
 from infra.errors import InfraError
 from pipeline import settings as config
@@ -63,6 +64,8 @@ def search(
         emit_json(answer)
     else:
         _print(console(), answer, user)
+    if not answer.hits:
+        people.warn(tenant, user)
 
 
 def filters_of(

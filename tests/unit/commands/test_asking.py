@@ -215,6 +215,29 @@ def test_search_says_that_nothing_was_found(monkeypatch: pytest.MonkeyPatch, tmp
     assert "more may exist" in shown
 
 
+@pytest.mark.requirement("I12")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_search_warns_of_a_person_whom_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str]
+) -> None:
+    monkeypatch.setattr("infra.commands.people.located", Settings)
+    monkeypatch.setattr("infra.commands.people._answers", lambda address: True)
+    monkeypatch.setattr("infra.commands.lag.known_users", lambda settings, tenant: ["user:ann"])
+    original = QueryApi.__init__
+    for user, hits, warns in (
+        ("ghost", [], True),
+        ("user:ghost", [], True),
+        ("ann", [], False),
+        ("bob", [_hit()], False),
+    ):
+        transport = httpx.MockTransport(lambda request, hits=hits: httpx.Response(200, json=_response(hits=hits)))
+        monkeypatch.setattr(QueryApi, "__init__", lambda self, s, t=transport: original(self, s, transport=t))
+        result = CliRunner().invoke(cli.build(), ["search", "e17", "--user", user, *options])
+        assert result.exit_code == 0, result.output
+        assert ("no live record of user:ghost" in result.stderr) is warns, user
+        assert ("groups.yaml" in result.stderr) is warns and "Warning" not in result.stdout
+
+
 def test_search_as_json_is_the_reply_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shown = _invoke(monkeypatch, tmp_path, ["search", "e17", "--user", "ann", "--json"], _response())
     said = json.loads(shown)
