@@ -17,12 +17,12 @@ from infra.commands.output import JsonFlag, console, emit_json, progress_console
 from infra.commands.search import MOMENT, age, complete, filters_of, snippet
 from infra.errors import InfraError
 from pipeline import settings as config
+from query_service.client.answered import stands_in
 from schemas.api_answer import (
     AnswerRequest,
     AnswerResponse,
     AnswerSentence,
     Citation,
-    Contradiction,
     SentenceEvent,
     StepEvent,
     Style,
@@ -123,7 +123,7 @@ def ending(out: Console, found: AnswerResponse) -> None:
     if not found.answered:
         _refusal(out, found)
     if found.needs_review:
-        _review(out, found.contradictions)
+        _review(out, found)
     if found.answered and found.citations:
         out.print("\nSources", style="bold")
         for cited in found.citations:
@@ -141,15 +141,18 @@ def ending(out: Console, found: AnswerResponse) -> None:
 def _refusal(out: Console, found: AnswerResponse) -> None:
     out.print(Text(found.text, style="bold yellow"))
     if found.refusal is not None:
-        out.print(f"Why: {found.refusal.reason.replace('_', ' ')}.", highlight=False, markup=False)
-        out.print(f"What to try: {found.refusal.detail}", highlight=False, markup=False)
+        out.print(found.refusal.detail, highlight=False, markup=False)
     if found.suggestion is not None:
         out.print(found.suggestion.text, style="cyan", highlight=False, markup=False)
 
 
-def _review(out: Console, contradictions: tuple[Contradiction, ...]) -> None:
+def _review(out: Console, found: AnswerResponse) -> None:
+    said = " ".join(sentence.text for sentence in found.sentences)
     out.print("\nNeeds review: the sources contradict each other.", style="bold yellow")
-    for dispute in contradictions:
+    for dispute in found.contradictions:
+        if stands_in(said, dispute.sides):  # the sentences above
+            out.print(Text("  " + " and ".join(f"[{side.citation}]" for side in dispute.sides), style="cyan"))
+            continue
         for side in dispute.sides:
             out.print(Text(f"  [{side.citation}] ", style="cyan").append(side.text, style="default"))
 
@@ -171,13 +174,15 @@ def _source(cited: Citation) -> Text:
 
 def _facts(found: AnswerResponse) -> list[str]:
     facts = []
+    if found.refusal is not None:
+        facts.append(f"no answer: {found.refusal.reason.replace('_', ' ')}")
     if found.kind == "extractive":
         facts.append("the sources' own sentences")
     elif found.kind == "generated":
         facts.append(f"written by {found.model or 'a model'}, every sentence checked")
     if found.fallback is not None:
         facts.append(f"not written by the generator: {found.fallback}")
-    facts.append(f"{found.supplied} passages")
+    facts.append("1 passage" if found.supplied == 1 else f"{found.supplied} passages")
     if found.support is not None:
         facts.append(f"weakest support {found.support:.2f}")
     if found.withheld:

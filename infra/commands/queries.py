@@ -144,7 +144,7 @@ def listed(found: Sequence[LoggedQuery]) -> Table:
             column.no_wrap, column.min_width = True, 36 if head == "query" else 8
     for q in found:
         shown.add_row(
-            moment(q.at).removesuffix(" UTC"), q.query_id, q.kind, q.refusal or q.outcome, str(q.counts.shown),
+            moment(q.at).removesuffix(" UTC"), q.query_id, q.kind, _end(q), str(q.counts.shown),
             f"{q.total_ms:.0f}", (q.scope or "-")[:8], _plain(q.text or q.document_uid or ""),
             ", ".join(f.verdict for f in q.feedback),
         )  # fmt: skip
@@ -264,16 +264,26 @@ def _show(out: Console, q: LoggedQuery) -> None:
     facts = {
         "query": f"{q.query_id}  {moment(q.at)}",
         "asked": q.text if q.text is not None else f"({q.text_mode} text is kept)",
-        "kind": f"{q.kind}, {q.outcome}" + (f" ({q.refusal})" if q.refusal else "") + f", status {q.status}",
+        "kind": f"{q.kind}, {_end(q)}, status {q.status}",
         "who": f"{q.scope or '-'}, {q.principals} principals" + (f", by operator {q.operator}" if q.operator else ""),
         "generation": q.generation or "-",
         "document": q.document_uid or "-",
         "parameters": jsonlib.dumps(q.request, ensure_ascii=False),
         "candidates": f"dense {counts.dense}, sparse {counts.sparse}, exact {counts.exact}, admitted {counts.admitted}",
-        "ranked": f"fused {counts.fused}, reranked {counts.reranked}, shown {counts.shown}",
-        "refused": ", ".join(f"{reason} {n}" for reason, n in counts.refused.items()) or "none",
+        "ranked": f"fused {counts.fused}, reranked {counts.reranked}"
+        + (f", shown {counts.shown}" if q.kind != "answer" else ""),
+        "left out": ", ".join(f"{reason} {n}" for reason, n in counts.refused.items()) or "none",
         "ms": ", ".join(f"{name} {ms:.1f}" for name, ms in q.timings_ms.items()) or f"total {q.total_ms:.1f}",
     }
+    if q.kind == "answer":
+        facts["sentences"] = f"shown {counts.shown}, withheld {q.withheld}, citing {q.cited} passages"
+        if q.support is not None:
+            facts["support"] = f"{q.support:.2f} of the weakest sentence"
+        if q.cached != "none":
+            facts["kept"] = f"given before ({q.cached}), checked again"
+    if q.tokens or q.cost:
+        used = ", ".join(f"{use} {n}" for use, n in q.tokens.items())
+        facts["tokens"] = (used or "none") + (f", cost {q.cost:.4f}" if q.cost else "")
     for label, value in facts.items():
         out.print(f"{label:<11} {value}", highlight=False, markup=False, soft_wrap=True)
     if q.hits:
@@ -285,6 +295,13 @@ def _show(out: Console, q: LoggedQuery) -> None:
     for f in q.feedback:
         target = f.chunk_id or f.document_uid or "the answer"
         out.print(f"feedback    {f.verdict} on {target}: {f.comment or ''}", highlight=False, markup=False)
+
+
+def _end(q: LoggedQuery) -> str:
+    """What became of it in a word: a reply that is a refusal is no answer, though the request succeeded."""
+    if q.refusal is None:
+        return q.outcome
+    return f"{'no answer' if q.outcome == 'answered' else q.outcome}: {q.refusal.replace('_', ' ')}"
 
 
 def _plain(text: str) -> str:

@@ -31,6 +31,7 @@ from query_service.answer.face import (
 )
 from query_service.answer.wording import Phrases
 from query_service.callers import Caller
+from query_service.client.answered import stands_in
 from schemas.api_answer import AnswerResponse, AnswerSentence, Citation, SentenceEvent, StepEvent
 
 CREATED = 1_767_225_600
@@ -95,6 +96,7 @@ class Content:
         self.annotations: list[dict[str, Any]] = []
         self._citations: dict[int, Citation] = {}
         self.said: list[AnswerSentence] = []
+        self._led = False
 
     def know(self, citations: Sequence[Citation]) -> None:
         """Take citations, which the sentences name by number."""
@@ -118,6 +120,15 @@ class Content:
         self.annotations += found
         return self.add(gap + told + footnotes(sentence)), found
 
+    def lead(self, answer: AnswerResponse) -> str:
+        """Begin with the words that the two sides of a contradiction follow, where the sentences tell them; what that
+        adds. A stream learns of it after its sentences."""
+        said = " ".join(sentence.text for sentence in answer.sentences)
+        if answer.contradictions and all(stands_in(said, dispute.sides) for dispute in answer.contradictions):
+            self._led = True
+            return self.add(self._words.disagree)
+        return ""
+
     def add(self, text: str) -> str:
         """Append words of ours."""
         self.text += text
@@ -132,8 +143,11 @@ class Content:
         if not answer.answered:
             parts.append(refusal(answer))
         for dispute in answer.contradictions if answer.answered else ():
-            sides = "\n".join(f"- {side.text}[^{side.citation}]" for side in dispute.sides)
-            parts.append(f"{self._words.disagree}\n\n{sides}")
+            if not stands_in(self.text, dispute.sides):
+                sides = "\n".join(f"- {side.text}[^{side.citation}]" for side in dispute.sides)
+                parts.append(f"{self._words.disagree}\n\n{sides}")
+            elif not self._led:
+                parts.append(f"{self._words.disagree} {' '.join(f'[^{side.citation}]' for side in dispute.sides)}")
         if sources and answer.citations and answer.answered:
             parts.append("Sources:\n\n" + "\n".join(_source(c) for c in answer.citations))
         joined = "\n\n".join(parts)
@@ -178,6 +192,7 @@ def completion(answer: AnswerResponse, model: str, words: Phrases, *, sources: b
     content = Content(words)
     content.know(answer.citations)
     if answer.answered:
+        content.lead(answer)
         for sentence in answer.sentences:
             content.sentence(sentence)
     content.ending(answer, sources=sources)
@@ -240,6 +255,8 @@ async def _streamed(
         return
     content.know(answer.citations)
     if answer.answered and not content.said:
+        if led := content.lead(answer):
+            yield part({"content": led})
         for sentence in answer.sentences:
             yield spoken(sentence)
     last = content.ending(answer, sources=sources)

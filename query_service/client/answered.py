@@ -24,7 +24,7 @@ from query_service.client.tools import (
     said,
 )
 from schemas.api import MAX_QUERY, SearchFilters
-from schemas.api_answer import AnswerResponse, Citation, Refused, Style
+from schemas.api_answer import AnswerResponse, Citation, Refused, Side, Style
 from schemas.base import ClosedModel
 
 NAME = "answer_from_documents"
@@ -94,15 +94,21 @@ class AnswerText(ClosedModel):
     )
 
     def plain(self) -> str:
-        """As people read it: the text, both sides of a contradiction, and the sources."""
+        """As people read it: the text, the sides of a contradiction that it does not tell, and the sources."""
         if not self.answered:
             return " ".join(["No answer.", self.text, *([self.advice] if self.advice else [])])
         parts = [self.text + (" …" if self.cut else "")]
         parts += ["\n".join(["Sources disagree:", *(f"- {s.text}[^{s.citation}]" for s in sides)])
-                  for sides in self.contradictions]  # fmt: skip
+                  for sides in self.contradictions if not stands_in(self.text, sides)]  # fmt: skip
         if self.citations:
             parts.append("\n".join(["Sources:", *map(_line, self.citations)]))
         return "\n\n".join(parts)
+
+
+def stands_in(text: str, sides: Iterable[ToldSide | Side]) -> bool:
+    """Whether all sides of a contradiction are told in a text, word for word: then they are not told again."""
+    told = " ".join(text.split())
+    return all(" ".join(side.text.split()) in told for side in sides)
 
 
 def answer_tool(*, style: Literal["chat", "responses"] = "chat", strict: bool = False) -> dict[str, Any]:

@@ -301,7 +301,7 @@ function clear() {
   byId("results").replaceChildren();
   suggest(null);
   offerMore(null, null);
-  if (typeof clearAnswer === "function") clearAnswer();
+  if (typeof clearConversation === "function") clearConversation();
 }
 
 byId("search-form").addEventListener("submit", search);

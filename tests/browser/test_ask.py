@@ -38,10 +38,10 @@ def told(product: Product) -> Product:
 def test_an_answer_names_its_sources_and_they_open(page: Page, told: Product) -> None:
     sign_in(page, told, "ann")
     ask(page, "How long does a refund take to reach the customer's account?")
-    expect(page.locator("#answer-text .sentence").first).to_contain_text("within five working days", timeout=30_000)
+    expect(page.locator(".answer-text .sentence").first).to_contain_text("within five working days", timeout=30_000)
     expect(page.locator("#ask-status")).to_contain_text("Answered", timeout=30_000)
-    expect(page.locator("#answer-badges")).to_contain_text("words of the sources")
-    page.locator("#answer-text .footnote").first.click()
+    expect(page.locator(".answer-badges")).to_contain_text("words of the sources")
+    page.locator(".answer-text .footnote").first.click()
     card = page.locator("details.source[open]").first
     expect(card.locator("mark")).to_contain_text("within five working days")
     expect(card).to_contain_text("How long it takes")
@@ -65,11 +65,11 @@ def test_another_person_gets_a_refusal_and_can_look_at_hits(page: Page, told: Pr
     sign_in(page, told, "ann")
     question = "Where is the osprey key of the vault kept?"
     ask(page, question)
-    expect(page.locator("#answer-text")).to_contain_text("drawer nine", timeout=30_000)
+    expect(page.locator(".answer-text")).to_contain_text("drawer nine", timeout=30_000)
     page.click("#token-button")
     page.fill("#token", told.token("bob"))
     page.click("#token-form button[type=submit]")
-    expect(page.locator("#answer")).to_be_hidden()
+    expect(page.locator(".answer:visible")).to_have_count(0)
     assert "drawer" not in page.locator("main").inner_text(), "nothing of one reader stays for the next"
     ask(page, question)
     expect(page.locator(".refusal")).to_contain_text("does not contain sufficient information", timeout=30_000)
@@ -142,11 +142,12 @@ def scripted(page: Page, *events: tuple[str, dict[str, Any]]) -> None:
 @pytest.mark.requirement("B8", "E4")
 def test_contradictions_doubts_and_withdrawals_are_shown_and_markup_stays_text(page: Page, product: Product) -> None:
     sentences = [
+        {"text": "Six days.", "citations": [1], "support": 0.9, "qualified": False},
         {"text": f"Five days {EVIL}.", "citations": [1], "support": 0.9, "qualified": False},
         {"text": "It may be ten.", "citations": [2], "support": 0.4, "qualified": True},
     ]
     evil = citation(2, title=EVIL, quote=EVIL, heading_path=[EVIL], url="javascript:alert(1)", in_effect=False)
-    sides = [{"citation": 1, "text": "Five days."}, {"citation": 2, "text": f"Ten {EVIL}."}]
+    sides = [{"citation": 1, "text": "Six days."}, {"citation": 2, "text": f"Ten {EVIL}."}]
     gone = {"text": "This is gone.", "citations": [1], "support": 0.9, "qualified": False}
     done = reply(
         sentences=sentences, citations=[citation(1), evil], needs_review=True, withheld=2,
@@ -160,15 +161,17 @@ def test_contradictions_doubts_and_withdrawals_are_shown_and_markup_stays_text(p
     )
     sign_in(page, product, "bob")
     ask(page, "How long?")
-    expect(page.locator("#answer-text")).to_contain_text(f"Five days {EVIL}.")
-    assert "This is gone" not in page.locator("#answer").inner_text()
-    expect(page.locator("#answer-notes")).to_contain_text("taken away")
-    expect(page.locator("#answer-text .unsure")).to_have_text("not stated plainly: ")
+    expect(page.locator(".answer-text")).to_contain_text(f"Five days {EVIL}.")
+    assert "This is gone" not in page.locator(".answer").inner_text()
+    expect(page.locator(".answer-notes")).to_contain_text("taken away")
+    expect(page.locator(".answer-text .unsure")).to_have_text("not stated plainly: ")
     expect(page.locator(".dispute")).to_contain_text(f"Ten {EVIL}.")
-    expect(page.locator("#answer-badges")).to_contain_text("needs review")
-    expect(page.locator("#answer-badges")).to_contain_text("written by a model, every sentence checked")
+    expect(page.locator(".dispute li").first).to_contain_text("Page 1, 2 h old")
+    assert page.locator(".answer").inner_text().count("Six days.") == 1, "told once"
+    expect(page.locator(".answer-badges")).to_contain_text("needs review")
+    expect(page.locator(".answer-badges")).to_contain_text("written by a model, every sentence checked")
     page.locator(".dispute .footnote").nth(1).click()
-    card = page.locator("#source-2")
+    card = page.locator(".source[data-number='2']")
     expect(card).to_contain_text("not in effect")
     assert card.locator("a").count() == 0, "a script is no link"
     assert page.locator("main img").count() == 0
@@ -190,5 +193,79 @@ def test_an_answer_that_breaks_off_leaves_nothing_that_was_not_confirmed(page: P
         scripted(page, *events)
         ask(page, "How long?")
         expect(page.locator("#ask-status.problem")).to_contain_text(said)
-        expect(page.locator("#answer")).to_be_hidden()
+        expect(page.locator(".answer:visible")).to_have_count(0)
+        assert "Half of it" not in page.locator("main").inner_text()
         page.unroute("**/v1/answer")
+    scripted(page, ("done", reply()))
+    page.get_by_role("button", name="Ask again").last.click()
+    expect(page.locator(".answer:visible")).to_contain_text("Five days.")
+
+
+@pytest.mark.requirement("B7", "E4")
+def test_a_conversation_goes_on_and_a_new_one_knows_nothing_of_it(page: Page, told: Product) -> None:
+    sign_in(page, told, "ann")
+    sent: list[dict[str, Any]] = []
+    page.on("request", lambda r: sent.append(r.post_data_json) if r.url.endswith("/v1/answer") else None)
+    ask(page, "How long does a refund take to reach the customer's account?")
+    expect(page.locator("#ask-status")).to_contain_text("Answered", timeout=30_000)
+    assert page.input_value("#question") == ""
+    ask(page, "And who approves it above 500 euros?")
+    expect(page.locator(".turn").nth(1)).to_contain_text("approval of the finance team", timeout=30_000)
+    expect(page.locator(".turn").first).to_contain_text("within five working days")
+    expect(page.locator(".asked")).to_have_count(2)
+    assert [turn["role"] for turn in sent[1]["history"]] == ["user", "assistant"]
+    assert "within five working days" in sent[1]["history"][1]["content"]
+    assert "[^" not in sent[1]["history"][1]["content"], "numbers of other sources"
+    picture(page, "conversation")
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.locator(".turn")).to_have_count(0)
+    assert page.evaluate("document.activeElement.id") == "question"
+    ask(page, "And who approves it above 500 euros?")
+    expect(page.locator("#ask-status")).to_contain_text("nswer", timeout=30_000)
+    assert sent[2]["history"] == []
+
+
+@pytest.mark.requirement("E4")
+def test_stop_ends_the_request_and_the_question_can_be_asked_again(page: Page, product: Product) -> None:
+    sign_in(page, product, "bob")
+    held: list[Route] = []
+    page.route("**/v1/answer", lambda route: held.append(route))
+    for way in ("button", "Escape"):
+        with page.expect_event("requestfailed", lambda r: r.url.endswith("/v1/answer")):
+            ask(page, "How long?")
+            expect(page.locator("#ask-stop")).to_be_visible()
+            page.press("#question", "Enter")  # nothing else is asked meanwhile
+            page.click("#ask-stop") if way == "button" else page.keyboard.press("Escape")
+        expect(page.locator("#ask-status")).to_have_text("Stopped.")
+        expect(page.locator("#ask-stop")).to_be_hidden()
+    assert len(held) == 2
+    page.unroute("**/v1/answer")
+    scripted(page, ("done", reply()))
+    page.get_by_role("button", name="Ask again").first.click()
+    expect(page.locator(".answer:visible")).to_contain_text("Five days.")
+    expect(page.locator(".asked")).to_have_count(2)
+
+
+@pytest.mark.requirement("E4")
+def test_steps_keep_their_numbers_and_code_is_code(page: Page, product: Product) -> None:
+    texts = [
+        "Do this:", "3. Stop `pump --all` first.", "4. Start **it** again.", "- Not <b>this</b>.",
+        "```bash\npump \\\n  --wait 30\n```", "Done [here](https://x.example).",
+    ]  # fmt: skip
+    sentences = [{"text": text, "citations": [1], "support": 0.9, "qualified": False} for text in texts]
+    scripted(
+        page,
+        *(("sentence", {"index": n, "sentence": s, "citations": []}) for n, s in enumerate(sentences)),
+        ("done", reply(sentences=sentences)),
+    )
+    sign_in(page, product, "bob")
+    ask(page, "How?")
+    expect(page.locator("#ask-status")).to_contain_text("Answered")
+    steps = page.locator(".answer-text ol > li")
+    assert [steps.nth(n).get_attribute("value") for n in range(steps.count())] == ["3", "4"]
+    expect(steps.first.locator("code")).to_have_text("pump --all")
+    expect(steps.nth(1)).to_contain_text("Start it again.")
+    expect(page.locator(".answer-text ul > li")).to_contain_text("Not <b>this</b>.")
+    assert page.locator(".answer-text pre").inner_text() == "pump \\\n  --wait 30"
+    expect(page.locator(".answer-text > p").last).to_contain_text("Done here.")
+    picture(page, "steps")

@@ -297,6 +297,23 @@ async def test_sources_are_listed_where_asked_and_their_titles_are_no_markup(wor
 
 
 @pytest.mark.requirement("B8")
+async def test_a_contradiction_is_told_once(world: World) -> None:
+    sides = [{"citation": number, "text": s.text} for number, s in enumerate(answer().sentences, 1)]
+    found = answer(needs_review=True, contradictions=[{"kind": "number", "sides": sides}])
+    made = (await created(asking(world, Scripted(found)))).choices[0].message
+    assert made.content == f"Sources disagree: {found.text}"
+    cited = [a.url_citation for a in made.annotations]
+    assert [made.content[c.start_index : c.end_index] for c in cited] == ["[^1]", "[^1]", "[^2]"]
+
+    async def told(*events: Any) -> str:
+        chunks = [c async for c in await created(asking(world, Scripted(*events)), stream=True)]
+        return "".join(c.choices[0].delta.content or "" for c in chunks)
+
+    assert await told(*events_of(found)) == f"{found.text}\n\nSources disagree: [^1] [^2]"
+    assert await told(found) == made.content, "nothing was known before"
+
+
+@pytest.mark.requirement("B8")
 async def test_an_unsure_sentence_says_so_in_the_readers_language(world: World) -> None:
     unsure = {"text": "Es dauert fünf Tage.", "citations": [1], "support": 0.4, "qualified": True}
     found = answer(sentences=[unsure], citations=[citation(1)])

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from query_service.client.answered import NOTE, AnswerText
+from query_service.client.answered import NOTE, AnswerText, told_of
 from query_service.generate.interface import GeneratorUnavailable
 from query_service.mcp.models import MAX_CHARS
 from query_service.state import NotReady
@@ -54,6 +54,15 @@ async def test_an_answer_is_structure_and_text_with_its_sources(world: World, mo
     scope, request = answering.asked[0]
     assert (scope.subject, request.style, request.filters.sources) == ("ann", "extractive", ("wiki",))
     assert request.filters.as_of == 1_767_225_600_000_000
+
+
+@pytest.mark.requirement("E3", "B8")
+def test_a_contradiction_that_the_text_tells_is_not_told_again() -> None:
+    sides = [{"citation": s.citations[0], "text": s.text} for s in answer().sentences]
+    dispute = {"kind": "number", "sides": sides}
+    found = answer(text=f"Sources disagree: {answer().text}", needs_review=True, contradictions=[dispute])
+    text = told_of(found, 20_000).plain()
+    assert text.count("Refunds take five days.") == 1 and text.count("disagree") == 1
 
 
 @pytest.mark.requirement("E3", "B7")

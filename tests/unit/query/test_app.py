@@ -308,7 +308,7 @@ async def test_the_page_and_its_headers(world: World) -> None:
         assert page.status_code == 200 and "Headwater" in page.text
         assert "script-src" not in page.text and "default-src 'self'" in page.headers["content-security-policy"]
         assert "onclick" not in page.text and "<script>" not in page.text and "style=" not in page.text
-        for name in ("app.js", "style.css", "icon.svg"):
+        for name in ("app.js", "events.js", "answer.js", "ask.js", "style.css", "icon.svg"):
             assert f"/static/{name}" in page.text
             assert (await run.client.get(f"/static/{name}")).status_code == 200
         assert (await run.client.get("/static/%2e%2e/app.py")).status_code == 404

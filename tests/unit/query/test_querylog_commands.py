@@ -140,6 +140,16 @@ def test_show_who_and_purge(service: Service) -> None:
     assert person[3]["user"] == "ann" and person[4] == ["evaluator"]
 
 
+@pytest.mark.requirement("C5", "B7")
+def test_a_refusal_is_no_answer(service: Service) -> None:
+    refused = {"kind": "answer", "refusal": "weak_evidence", "support": None, "tokens": {"read": 80}, "cost": 0.5}
+    service.queries = [logged(0).model_copy(update=refused)]
+    text = run("queries", "show", service.queries[0].query_id)[1]
+    assert "answer, no answer: weak evidence, status 200" in text and "answered" not in text
+    assert "read 80, cost 0.5000" in text and "sentences   shown" in text
+    assert "no answer: weak evidence" in run("queries", "list", columns="200")[1]
+
+
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize("columns", ["80", "40", "200"])
 def test_ids_of_the_list_stay_whole_and_may_be_given_by_their_beginning(service: Service, columns: str) -> None:
