@@ -1,32 +1,40 @@
-"""``extractive``: what answers say that are taken from the sources: golden set, and questions about articles.
+"""``extractive``: answers that are made of the sources' sentences, and what they refuse: golden set, fresh questions
+(``samples/questions``), and questions about articles.
 
 In this process and without services: pages are cut, embedded and ranked as the default generation does it, and the
-writer is the product's, with its encoder and, where it is on this machine, its reranker. Half of the golden questions
-were used to choose the writer's weights; figures are of the other half (``held_out``), and of both.
+writer is the product's, with its encoder and, where it is on this machine, its reranker. Only the check of support is
+left out: word for word it lets nearly all pass. The line ``fitted`` carries the weights that golden and dev questions
+together give; ``held`` ones take no part in anything but the telling.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from infra.bench import made as judging
+from infra.bench.made import Made, figures, padded
+from infra.bench.quality import retrieval
+from infra.bench.quality.readers import OwnReader
 from infra.bench.quality.retrieval import Encoder, Page
 from infra.bench.quality.run import Places
+from infra.bench.replies import Reply, Searching
 from infra.bench.report import Result, rounded
 from infra.bench.session import Session
 from infra.bench.supplied import Asked, Limits, Supply, article_questions, day_of, golden_pages
 from infra.golden_run import checkout, questions_of
 from pipeline import settings as config
-from pipeline.golden import FolderReaders, Question, level
+from pipeline.answer_quality import lacking
+from pipeline.answer_report import load_facts
+from pipeline.golden import FolderReaders, level
 from pipeline.observe import Metrics
 from pipeline.settings import Settings
-from query_service.answer import wording
-from query_service.answer.extractive import ExtractiveWriter
-from query_service.answer.interface import Ask, Source
-from query_service.answer.relevance import stems
+from query_service.answer import answerable, contradiction, wording
+from query_service.answer.extractive import ExtractiveWriter, Weighed
+from query_service.answer.interface import Ask, Draft, Source
+from query_service.answer.strength import strength
 from query_service.encoders import Encoders
 from query_service.rerank.service import TimedReranking
 from schemas.generation import ChunkingSpec, EncoderSpec, Generation
@@ -34,22 +42,15 @@ from schemas.generation import ChunkingSpec, EncoderSpec, Generation
 NAME = "extractive"
 SENTENCES = (1, 3, 5)
 PATIENCE_S = 60.0  # for one answer: no figure here is a time
-HALF = 0.5  # of a reference answer's words, from which it counts as told
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 @dataclass(frozen=True)
 class Told:
-    """One answer. ``words``: share of the reference answer's words in it; ``numbers``: whether all of its numbers are
-    (None without any); ``fact``: whether the labelled fact is, or the gold answer (None without a label)."""
+    """One answer about articles. ``fact``: whether the gold answer stands in it."""
 
     text: str
     sentences: int
-    held_out: bool
-    words: float | None = None
-    numbers: bool | None = None
-    fact: bool | None = None
-    span: bool | None = None
+    fact: bool
 
 
 class Writers:
@@ -73,9 +74,37 @@ class Writers:
         chosen = [weighed.chosen(sentences) for sentences in most]
         return [(" ".join(unit.text for unit in units), len(units)) for units in chosen]
 
+    async def judged(self, q: judging.Question, reply: Reply, can: bool) -> Made:
+        """What would be said to a question, as the product says it: both sides of what contradicts come first."""
+        sources = reply.sources
+        writer = ExtractiveWriter(self._encoders, self._reranking, lambda: self.generation)
+        language = wording.language_of(q.question)
+        end = time.monotonic() + PATIENCE_S
+        weighed = await writer.weighed(Ask(q.question, (), sources, self._settings.answer.max_tokens, end, language))
+        drafts = drafts_of(q.question, sources, weighed, self.usual)
+        text = "\n".join(draft.text for draft in drafts)
+        return Made(
+            q.id, q.part, can, answerable.signals(q.question, reply.response, weighed),
+            strength(q.question, reply.response).score < self._settings.answer.weak, text, len(drafts),
+            missing=lacking(q.facts, text), padding=padded(text, q.padding),
+            supplied=not lacking(q.facts, "\n".join(source.text for source in sources)),
+        )  # fmt: skip
+
+
+def drafts_of(question: str, sources: Sequence[Source], weighed: Weighed | None, most: int) -> list[Draft]:
+    """Sides of contradictions that bear on the question, then the chosen sentences that tell no side alone."""
+    disputes = [d for d in contradiction.contradictions(question, sources) if d.essential]
+    stated = [draft for dispute in disputes for draft in contradiction.stated(dispute)]
+    chosen = [Draft(unit.text, (unit.source,)) for unit in (weighed.chosen(most) if weighed is not None else ())]
+    rest = [d for d in chosen if not any(contradiction.one_sided([d], dispute) for dispute in disputes)]
+    return [*stated, *(d for d in rest if d.text not in {s.text for s in stated})]
+
+
+Search = Callable[[Supply], Searching]
+
 
 def extractive(session: Session) -> Iterable[Result]:
-    """A line for the golden set, one for its unanswerable questions, and one for the articles at each length."""
+    """A line for each set of questions, one for the fit, and one for the articles at each length."""
     yield from asyncio.run(_measured(session, config.load()))
 
 
@@ -111,7 +140,11 @@ async def _measured(session: Session, settings: Settings) -> list[Result]:
         def supply(pages: Sequence[Page]) -> Supply:
             return Supply(pages, chunker, counter, encoder)
 
-        results = list(_golden_lines(*await _golden(session, writers, supply, limits)))
+        def search(corpus: Supply) -> Searching:
+            return Searching(corpus, settings, reranking)
+
+        found = [*await _golden(session, writers, supply, search), *await _fresh(session, writers, supply, search)]
+        results = list(_told(found, settings.answer.least))
         places = Places.of_checkout()
         if places.articles.is_dir():
             pages, asked = article_questions(places.articles, session.sizes.split_questions)
@@ -128,79 +161,73 @@ def _marked(result: Result, reranked: bool) -> Result:
     return Result(result.bench, result.value, result.unit, extra={**result.extra, "reranker": reranked})
 
 
-# ---------------------------------------------------------------- golden set
+# ---------------------------------------------------------------- golden set and fresh questions
 
 
 async def _golden(
-    session: Session, writers: Writers, supply: Callable[[Sequence[Page]], Supply], limits: Limits
-) -> tuple[list[Told], list[Told]]:
-    """Answers to what can be answered, and to what cannot."""
+    session: Session, writers: Writers, supply: Callable[[Sequence[Page]], Supply], search: Search
+) -> list[Made]:
     paths = checkout()
-    made, readers = supply(golden_pages(paths.samples)), FolderReaders(paths.wiki)
+    corpus, readers = supply(golden_pages(paths.samples)), FolderReaders(paths.wiki)
     questions = questions_of(paths)[0]
+    facts = load_facts(paths.samples / "golden" / "facts.jsonl", questions)
+    asking = search(corpus)
     most = session.sizes.split_questions
     chosen = [n * len(questions) // most for n in range(most)] if most < len(questions) else range(len(questions))
-    answered: list[Told] = []
-    others: list[Told] = []
+    found = []
     for done, number in enumerate(chosen, 1):
-        question = questions[number]
-        sources = made.sources(question.question, made.admitted(question, readers), limits, day_of(question))
-        [(text, count)] = await writers.ask(question.question, sources, [writers.usual])
-        (answered if question.answerable else others).append(judged(question, text, count, held_out=number % 2 == 1))
-        session.progress(NAME, done, len(chosen))
-    return answered, others
+        q = questions[number]
+        reply = await asking.ask(q.question, corpus.admitted(q, readers), day_of(q))
+        wanted = facts.get(q.id, ()) if q.answerable else ()
+        found.append(await writers.judged(judging.Question(q.id, q.question, "golden", wanted), reply, q.answerable))
+        session.progress(f"{NAME}, golden", done, len(chosen))
+    return found
 
 
-def judged(question: Question, text: str, sentences: int, *, held_out: bool) -> Told:
-    """An answer against the labels of its question."""
-    reference, own = stems(question.answer or ""), set(stems(text))
-    wanted, numbers = _NUMBER.findall(question.answer or ""), set(_NUMBER.findall(text))
-    shown = level(text)
-    spans = [level(label.span) for label in question.relevant if label.span is not None and label.grade == 3]
-    return Told(
-        text, sentences, held_out,
-        words=sum(word in own for word in reference) / len(reference) if reference else None,
-        numbers=all(one in numbers for one in wanted) if wanted else None,
-        fact=level(question.fact) in shown if question.fact is not None and question.answerable else None,
-        span=any(_within(span, shown) for span in spans) if spans else None,
-    )  # fmt: skip
+async def _fresh(
+    session: Session, writers: Writers, supply: Callable[[Sequence[Page]], Supply], search: Search
+) -> list[Made]:
+    folder = checkout().samples / "questions"
+    corpus = supply(tuple(retrieval.wiki(folder / "pages", OwnReader().extract)))
+    asking, everything = search(corpus), corpus.everything()
+    questions = judging.load(folder / "questions.jsonl")
+    found = []
+    for done, q in enumerate(questions, 1):
+        reply = await asking.ask(q.question, everything)
+        found.append(await writers.judged(q, reply, bool(q.facts)))
+        session.progress(f"{NAME}, fresh", done, len(questions))
+    return found
 
 
-def _within(span: str, shown: str) -> bool:
-    """Whether most words of a labelled span are shown; a row of a table is shown with its columns."""
-    words = set(stems(span))
-    return span in shown or (bool(words) and len(words & set(stems(shown))) >= 0.8 * len(words))
-
-
-def _golden_lines(answered: Sequence[Told], others: Sequence[Told]) -> Iterator[Result]:
-    held = [told for told in answered if told.held_out]
-    yield Result(
-        NAME, _share(t.words >= HALF for t in held if t.words is not None),
-        "share of golden questions with at least half of the reference answer's words",
-        extra={"set": "golden", "held_out": figures(held), "all": figures(answered)},
-    )  # fmt: skip
-    silent = [told for told in others if told.held_out]
-    yield Result(
-        NAME, _share(not told.text for told in silent), "share of unanswerable questions without any sentence",
-        extra={"set": "unanswerable", "held_out": figures(silent), "all": figures(others)},
-    )  # fmt: skip
-
-
-def figures(told: Sequence[Told]) -> dict[str, object]:
-    """Means and shares; None where no question has that label."""
-    words = [one.words for one in told if one.words is not None]
-    return {
-        "questions": len(told),
-        "words_told": rounded(sum(words) / len(words)) if words else None,
-        "half_told": rounded(_share(value >= HALF for value in words)),
-        "numbers": rounded(_share(one.numbers for one in told if one.numbers is not None)),
-        "fact": rounded(_share(one.fact for one in told if one.fact is not None)),
-        "facts": sum(one.fact is not None for one in told),
-        "span": rounded(_share(one.span for one in told if one.span is not None)),
-        "silent": sum(not one.text for one in told),
-        "sentences": rounded(sum(one.sentences for one in told) / len(told), 2) if told else None,
-        "words": rounded(sum(len(one.text.split()) for one in told) / len(told), 1) if told else None,
+def _told(found: Sequence[Made], least: float) -> Iterator[Result]:
+    """A line for each part by the packaged weights, then what a fit gives."""
+    packaged = answerable.weights()
+    for part in ("golden", "dev", "held"):
+        own = [made for made in found if made.part == part]
+        if own:
+            told = figures(own, [judging.score(made, packaged) for made in own], least)
+            yield Result(NAME, told["right"], "share of questions answered completely or refused rightly",
+                         extra={"set": part, **told})  # fmt: skip
+    seen = [made for made in found if made.part != "held"]
+    if not any(made.signals is not None for made in seen):
+        return
+    crossed = judging.crossed(seen, lambda train: judging.fitted(train, least))
+    by_part = {
+        part: figures(*_of(part, seen, crossed), least) for part in ("golden", "dev") if _of(part, seen, crossed)[0]
     }
+    both = figures(seen, crossed, least)
+    yield Result(
+        NAME, both["f1"], "F1 of refusing, fitted on golden and dev questions, each told by a fit without it",
+        extra={
+            "set": "fitted", "both": both, "parts": by_part,
+            "fitted": {name: round(value, 3) for name, value in judging.fitted(seen, least).items()},
+        },
+    )  # fmt: skip
+
+
+def _of(part: str, found: Sequence[Made], scores: Sequence[float]) -> tuple[list[Made], list[float]]:
+    pairs = [(made, value) for made, value in zip(found, scores, strict=True) if made.part == part]
+    return [made for made, _ in pairs], [value for _, value in pairs]
 
 
 def _share(values: Iterable[bool | None]) -> float | None:
@@ -224,7 +251,7 @@ async def _articles(
         found = await writers.ask(question.text, sources, SENTENCES)
         for sentences, (text, count) in zip(SENTENCES, found, strict=True):
             fact = any(one in level(text) for one in gold)
-            told[sentences].append(Told(text, count, held_out=number % 2 == 1, fact=fact))
+            told[sentences].append(Told(text, count, fact))
         session.progress(f"{NAME}, articles", number + 1, len(asked))
     return [_article_line(sentences, told[sentences], supplied) for sentences in SENTENCES]
 

@@ -16,7 +16,7 @@ import numpy as np
 from infra.bench.quality import retrieval
 from infra.bench.quality.readers import OwnReader
 from infra.bench.quality.retrieval import Encoder, Page
-from infra.bench.quality.search import Index, Mask, Passage
+from infra.bench.quality.search import Index, Mask, Measured, Passage
 from pipeline.golden import FolderReaders, Question
 from pipeline.ports import Chunker, TokenCounter
 from query_service.answer.interface import Source
@@ -61,6 +61,18 @@ class Supply:
         """At most ``limits.context`` sections within ``limits.tokens``, numbered as they stand. ``day`` in µs says what
         is in effect; without it now does."""
         hits = self._index.search(question, self._encoder.query(question), admitted)
+        return self.sources_of(hits, limits, day)
+
+    def measured(self, question: str, admitted: Mask, dense_share: float) -> list[Measured]:
+        """Passages best first, with what each leg gave."""
+        return self._index.measured(question, self._encoder.query(question), admitted, dense_share)
+
+    def page(self, name: str) -> Page:
+        """Of this corpus. Raises KeyError."""
+        return self._pages[name]
+
+    def sources_of(self, hits: Sequence[Passage], limits: Limits, day: int | None = None) -> tuple[Source, ...]:
+        """As ``sources``, of hits that are ranked already."""
         groups: dict[tuple[str, int], list[Passage]] = {}
         for hit in hits:
             groups.setdefault((hit.document, hit.chunk.section_ordinal), []).append(hit)

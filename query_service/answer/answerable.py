@@ -30,8 +30,8 @@ def signals(query: str, response: SearchResponse, weighed: Weighed | None) -> di
 
 def score(found: dict[str, float]) -> float:
     """Estimated probability that an answer stands in the passages."""
-    weights = _weights()
-    return logistic(weights["intercept"] + sum(weights[name] * found[name] for name in NAMES))
+    model = weights()
+    return logistic(model["intercept"] + sum(model[name] * found[name] for name in NAMES))
 
 
 def too_weak(query: str, response: SearchResponse, weighed: Weighed | None, threshold: float) -> bool:
@@ -43,6 +43,7 @@ def too_weak(query: str, response: SearchResponse, weighed: Weighed | None, thre
 
 
 @cache
-def _weights() -> dict[str, float]:
+def weights() -> dict[str, float]:
+    """Those that are packaged, by name, with ``intercept``."""
     loaded: dict[str, float] = json.loads(Path(__file__).with_name("strength.json").read_text("utf-8"))["answer"]
     return loaded

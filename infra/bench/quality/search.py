@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,18 @@ class Passage:
     chunk: Chunk
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A passage with its unit vector, and what each leg gave: cosine, BM25, both fused; None where a leg lacks it."""
+
+    passage: Passage
+    vector: npt.NDArray[np.float32]
+    cosine: float | None
+    sparse: float | None
+    fused: float
+    exact: bool
+
+
 class Index:
     """All passages of a corpus with their vectors."""
 
@@ -43,20 +55,50 @@ class Index:
 
     def search(self, query: str, vector: Vectors, admitted: Mask) -> list[Passage]:
         """Best first, of the admitted alone. A summary's hit stands for the best sections of its document."""
+        dense, sparse = self._legs(query, vector, admitted)
+        fused = fuse.rrf([[str(at) for at in dense], [str(at) for at in sparse]])
+        return [self.passages[at] for at in self._expanded(self._ordered(query, admitted, dense, sparse, fused))]
+
+    def measured(self, query: str, vector: Vectors, admitted: Mask, dense_share: float) -> list[Measured]:
+        """Best first by convex fusion, of the admitted alone, with what each leg gave."""
+        dense, sparse = self._legs(query, vector, admitted)
+        fused = fuse.convex(
+            {str(at): value for at, value in dense.items()}, {str(at): value for at, value in sparse.items()},
+            dense_share,
+        )  # fmt: skip
+        exact = self._exact(query, admitted)
+        return [
+            Measured(
+                self.passages[at],
+                self._vectors[at],
+                dense.get(at),
+                sparse.get(at),
+                fused.get(str(at), 0.0),
+                at in exact,
+            )
+            for at in self._ordered(query, admitted, dense, sparse, fused)
+        ]
+
+    def _legs(self, query: str, vector: Vectors, admitted: Mask) -> tuple[dict[int, float], dict[int, float]]:
+        """Places with their cosine, and with their BM25 score, each best first."""
         cosine = np.where(admitted, self._vectors @ vector.reshape(-1), -2.0)
         dense = [int(at) for at in np.argsort(-cosine, kind="stable")[:DEPTH] if admitted[at]]
         words = np.where(admitted, self._words(query), 0.0)
         sparse = [int(at) for at in np.argsort(-words, kind="stable")[:DEPTH] if words[at] > 0]
+        return {at: float(cosine[at]) for at in dense}, {at: float(words[at]) for at in sparse}
+
+    def _exact(self, query: str, admitted: Mask) -> set[int]:
         wanted = set(analysis.identifiers(query))
-        exact = {
-            at
-            for at in np.flatnonzero(admitted).tolist()
-            if wanted and wanted <= set(self.passages[at].chunk.identifiers)
-        }
-        fused = fuse.rrf([[str(at) for at in dense], [str(at) for at in sparse]])
+        if not wanted:
+            return set()
+        return {at for at in np.flatnonzero(admitted).tolist() if wanted <= set(self.passages[at].chunk.identifiers)}
+
+    def _ordered(
+        self, query: str, admitted: Mask, dense: Iterable[int], sparse: Iterable[int], fused: Mapping[str, float]
+    ) -> list[int]:
+        exact = self._exact(query, admitted)
         listed = dict.fromkeys([*sorted(exact), *dense, *sparse])
-        ranked = sorted(listed, key=lambda at: (at not in exact, -fused.get(str(at), 0.0), at))
-        return [self.passages[at] for at in self._expanded(ranked)]
+        return sorted(listed, key=lambda at: (at not in exact, -fused.get(str(at), 0.0), at))
 
     def _words(self, query: str) -> npt.NDArray[np.float64]:
         """BM25 of every passage, with the query service's weights."""
