@@ -16,7 +16,7 @@ from pipeline.observe import Metrics
 from query_service import lag
 from query_service.files import damaged
 from query_service.receipts import Applied, Pending, ReceiptStore
-from query_service.tail import LogTail, Start, TailFactory, close, shorter
+from query_service.tail import LogTail, MadeAnew, Start, TailFactory, another, close, shorter
 from schemas.api import FreshnessResponse, SourceFreshness
 from schemas.receipts import Receipt
 from schemas.topics import Topic
@@ -161,7 +161,12 @@ class Freshness:
                     store.reset()
                     self._reached = {}
                     continue
-                self._follow(tail, store)
+                try:
+                    self._follow(tail, store)
+                except MadeAnew:
+                    log.warning("the log was made anew: the receipt store is built again")
+                    store.reset()
+                    self._reached = {}
             except HeadwaterError as error:
                 log.warning("the receipts tail lost the log", extra={"fields": {"error": type(error).__name__}})
             except sqlite3.Error as error:
@@ -186,9 +191,12 @@ class Freshness:
 
     def _follow(self, tail: LogTail, store: ReceiptStore) -> None:
         self._computed_for = None
+        ids = tail.ids()
         measured, pruned = time.monotonic(), -PRUNE_S
         while not self._stop.is_set():
             records = tail.poll(POLL_MS)
+            if another(ids, tail.ids()):
+                raise MadeAnew("a topic has another id")
             applied = Applied([], set())
             if records:
                 applied = store.apply(records, {(t, p): o for (t, p), o in tail.positions().items()})

@@ -48,7 +48,15 @@ class LogTail(Protocol):
         """The log's end of now per (topic, partition). Raises BusUnavailable."""
         ...
 
+    def ids(self) -> Mapping[str, str]:
+        """The broker's id of each topic, where it tells one: a topic that was made anew has another."""
+        ...
+
     def close(self) -> None: ...
+
+
+class MadeAnew(HeadwaterError):
+    """Another log stands in the place of the one that was read."""
 
 
 class Start(NamedTuple):
@@ -90,6 +98,8 @@ class AccessTail:
         self._first: dict[tuple[str, int], int] = {}
         self._reached: dict[tuple[str, int], int] = {}
         self._applied: dict[tuple[str, int], int] = {}
+        self._ids: dict[str, str] = {}
+        self._anew = False
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -145,11 +155,10 @@ class AccessTail:
         tail: LogTail | None = None
         while not self._stop.is_set():
             try:
-                if tail is None:
-                    tail = self._open(ACCESS_TOPICS, self._beginning())
-                    for slot, offset in tail.positions().items():
-                        self._first.setdefault((slot[0], slot[1]), offset)
+                tail = self._opened()
                 self._follow(tail)
+            except MadeAnew:
+                self._forget()
             except HeadwaterError as error:
                 log.warning("the access tail lost the log", extra={"fields": {"error": type(error).__name__}})
             except Exception:
@@ -166,10 +175,34 @@ class AccessTail:
         log.error("an access record could not be understood; what it names is closed", extra={"fields": where})
         self._metrics.count("headwater_closed_total", lane="query", kind=record.topic)
 
+    def _opened(self) -> LogTail:
+        """A tail from where we stood; of a log that was made anew since then, from its beginning."""
+        tail = self._open(ACCESS_TOPICS, self._beginning())
+        try:
+            if another(self._ids, tail.ids()) or beyond(self._reached or self._applied, tail.ends()):
+                self._forget()
+                close(tail, "the access tail")
+                tail = self._open(ACCESS_TOPICS, Start())
+            self._ids |= tail.ids()
+            for slot, offset in tail.positions().items():
+                self._first.setdefault((slot[0], slot[1]), offset)
+        except BaseException:
+            close(tail, "the access tail")
+            raise
+        return tail
+
+    def _forget(self) -> None:
+        """Positions mean nothing in another log. What was read stays: a rule is replaced by a newer version alone."""
+        log.warning("the log of access and membership was made anew: it is read from its beginning")
+        self._reached, self._first, self._last_data, self._ids = {}, {}, {}, {}
+        self._applied, self._caught_up_at, self._anew = {}, None, True
+
     def _beginning(self) -> Start:
         """Where we stood; at first the window's beginning, or where the store's lane stands if that is earlier."""
         if self._reached:
             return Start(offsets=dict(self._reached))
+        if self._anew:
+            return Start()
         slots = [(topic, p) for topic in ACCESS_TOPICS for p in range(self._partitions)]
         return Start(
             since=self._clock.now() - self._window, not_after={slot: self._applied.get(slot, 0) for slot in slots}
@@ -188,12 +221,15 @@ class AccessTail:
                 for listener in self._listeners:
                     listener()
             now = self._clock.elapsed()
+            if another(self._ids, tail.ids()):
+                raise MadeAnew("a topic has another id")
             if records or now - measured >= MEASURE_S:
                 if tail.behind() <= 0:
                     self._caught_up_at = self._clock.elapsed()
                 measured = now
             if now - pruned >= PRUNE_S:
-                self._overlay.prune(self._clock.now() - self._window, self._applied)
+                here = {slot: o for slot, o in self._applied.items() if o <= self._reached.get(slot, 0)}
+                self._overlay.prune(self._clock.now() - self._window, here)
                 pruned = now
 
 
@@ -205,7 +241,17 @@ def close(tail: LogTail, what: str) -> None:
         log.warning("%s did not close in order", what)
 
 
+def another(known: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether a topic has another id than the one that was read."""
+    return any(now.get(topic, id_) != id_ for topic, id_ in known.items())
+
+
 def shorter(tail: LogTail, remembered: Mapping[tuple[str, int], int]) -> bool:
-    """Whether a remembered position lies beyond the log's end: then the log was made anew. For a tail just opened."""
-    now = {(t, p): o for (t, p), o in tail.positions().items()}
+    """``beyond`` for a tail that was just opened at the remembered positions."""
+    return beyond(remembered, tail.positions())
+
+
+def beyond(remembered: Mapping[tuple[str, int], int], ends: Mapping[Slot, int]) -> bool:
+    """Whether a remembered position lies beyond the log's end: then the log was made anew, or lost its end."""
+    now = {(slot[0], slot[1]): end for slot, end in ends.items()}
     return any(now.get(slot, offset) < offset for slot, offset in remembered.items())

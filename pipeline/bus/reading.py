@@ -42,6 +42,10 @@ class Names:
         """Physical names."""
         return list(self._physical.values())
 
+    def physical(self, topic: Topic) -> str:
+        """Physical name."""
+        return self._physical[str(topic)]
+
     def to(self, slot: Slot) -> TopicPartition:
         """Physical partition."""
         return TopicPartition(self._physical[slot.topic], slot.partition)

@@ -19,6 +19,9 @@ from pipeline.ports import Record
 from pipeline.settings import Settings
 from schemas.topics import Topic
 
+METADATA_MS = 2_000
+"""How old what is known of topics may be: so soon a tail notices that one was made anew."""
+
 
 class KafkaTail:
     """``pipeline.bus.interface.Tail`` on Kafka.
@@ -39,10 +42,13 @@ class KafkaTail:
         clock: Clock | None = None,
         max_records: int = 1000,
     ) -> None:
-        self._names = Names(settings, topics)
+        self._names, self._topics = Names(settings, topics), tuple(topics)
         self._clock = clock if clock is not None else SystemClock()
         try:
-            self._consumer = KafkaConsumer(**configuration(settings, "tail", isolation), max_poll_records=max_records)
+            self._consumer = KafkaConsumer(
+                **configuration(settings, "tail", isolation) | {"metadata_max_age_ms": METADATA_MS},
+                max_poll_records=max_records,
+            )
         except kafka_errors.KafkaError as error:
             raise translated(error, f"no broker answers at {settings.kafka.bootstrap}") from error
         self._slots = [
@@ -111,6 +117,12 @@ class KafkaTail:
     def ends(self) -> dict[Slot, int]:
         """Offset after the last readable record of each slot, now."""
         return self._ends()
+
+    def ids(self) -> dict[str, str]:
+        """The broker's id of each topic by the newest metadata, where it tells one: a topic made anew has another."""
+        cluster = self._consumer._client.cluster
+        found = {str(topic): cluster.topic_id(self._names.physical(topic)) for topic in self._topics}
+        return {topic: str(known) for topic, known in found.items() if known is not None}
 
     def caught_up(self) -> bool:
         """Whether everything that was on the log when this tail started was polled."""

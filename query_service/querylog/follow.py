@@ -13,7 +13,7 @@ from pipeline.errors import HeadwaterError
 from pipeline.observe import Metrics
 from query_service.files import damaged
 from query_service.querylog.view import QueryView
-from query_service.tail import LogTail, Start, TailFactory, close, shorter
+from query_service.tail import LogTail, MadeAnew, Start, TailFactory, another, close, shorter
 from schemas.topics import Topic
 
 log = logging.getLogger("headwater.query.log")
@@ -67,7 +67,11 @@ class Follower:
                     log.warning("the log is shorter than the view of queries remembers: it is built again")
                     view.reset()
                     continue
-                self._follow(tail, view)
+                try:
+                    self._follow(tail, view)
+                except MadeAnew:
+                    log.warning("the log was made anew: the view of queries is built again")
+                    view.reset()
             except HeadwaterError as error:
                 log.warning("the tail of queries lost the log", extra={"fields": {"error": type(error).__name__}})
             except sqlite3.Error as error:
@@ -96,10 +100,12 @@ class Follower:
         return view
 
     def _follow(self, tail: LogTail, view: QueryView) -> None:
-        pruned = -PRUNE_S
+        pruned, ids = -PRUNE_S, tail.ids()
         while not self._stop.is_set():
             asked = self._clock.now()
             records = tail.poll(POLL_MS)
+            if another(ids, tail.ids()):
+                raise MadeAnew("a topic has another id")
             if records:
                 unreadable = view.apply(records, {(t, p): o for (t, p), o in tail.positions().items()})
                 if unreadable:

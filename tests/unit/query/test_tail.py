@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from query_service.overlay import Overlay
-from query_service.tail import MAX_AGE_S, AccessTail
+from query_service.tail import MAX_AGE_S, PRUNE_S, AccessTail
 from schemas.documents import AccessRecord
-from schemas.events import AccessSet
+from schemas.events import AccessSet, AccessTombstone
 from schemas.keys import DocumentRef
 from schemas.receipts import Progress
 from schemas.topics import Topic
@@ -83,9 +83,9 @@ def _again(world: World, document: DocumentRef) -> AccessSet:
 @pytest.mark.requirement("I11")
 def test_what_the_store_has_applied_long_ago_is_not_read(world: World, started: list[Started]) -> None:
     document = ref("a")
-    offset = rule(world, document, at=world.clock.now() - 3600 * 1_000_000)
-    everywhere = {(t, p): offset + 1 for t in ("access", "membership") for p in range(PARTITIONS)}
-    started.append(s := Started(world, everywhere))
+    rule(world, document, at=world.clock.now() - 3600 * 1_000_000)
+    ends = {(t, p): len(world.log.records.get((t, p), [])) for t in ("access", "membership") for p in range(PARTITIONS)}
+    started.append(s := Started(world, ends))
     s.until(s.tail.alive)
     assert effective(s, document) is None
 
@@ -106,6 +106,57 @@ def test_it_survives_the_log_and_goes_on_where_it_stood(world: World, started: l
     s.until(s.tail.alive)
     assert world.log.starts[-1][1].offsets, "from its positions, not from the window again"
     assert s.overlay.undecodable == 0
+
+
+@pytest.mark.requirement("A8", "I11")
+@pytest.mark.parametrize("while_away", [True, False])
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_log_that_was_made_anew_is_read_from_its_beginning(
+    world: World, started: list[Started], while_away: bool, grown: bool
+) -> None:
+    a = ref("a")
+    started.append(s := Started(world))
+    for _ in range(3):
+        rule(world, a)
+    s.until(lambda: effective(s, a) and s.tail.alive() and sum(s.tail.partitions().values()) == 3)
+    if while_away:
+        world.log.down = True
+        opened = len(world.log.starts)
+        s.until(lambda: len(world.log.starts) > opened)
+    else:
+        world.log.stalled = True
+    world.log.make_anew()
+    revoked = world.log.event(
+        AccessTombstone(document=a, version=world.version(), not_before=world.version(), observed_at=1),
+        at=world.clock.now() - 3600 * 1_000_000,
+    )
+    assert revoked.offset == 0
+    for _ in range(5 if grown else 0):  # then the end lies beyond where the old log was read to
+        world.log.event(_again(world, ref("b")).model_copy(update={"document": a, "version": 1}))
+    world.log.down = world.log.stalled = False
+    s.until(lambda: getattr(effective(s, a), "tombstone", False))
+    s.until(s.tail.alive)
+    slot = (revoked.topic, revoked.partition)
+    assert s.tail.covers(*slot, 0) and s.tail.partitions()[slot] == (6 if grown else 1)
+
+
+@pytest.mark.requirement("A8", "I11")
+def test_a_store_that_speaks_of_another_log_hides_nothing_of_this_one(world: World, started: list[Started]) -> None:
+    old = world.clock.now() - 3600 * 1_000_000
+    a = ref("a")
+    record = rule(world, a, at=old)
+    slots = {(t, p): 1000 for t in ("access", "membership") for p in range(PARTITIONS)}
+    started.append(s := Started(world, slots))
+    s.until(lambda: effective(s, a))
+    s.until(s.tail.alive)
+    assert record == 0
+    s.note(slots)
+    world.clock.advance(PRUNE_S + 1)
+    pruned = world.clock.elapsed()
+    s.until(lambda: (s.tail.age_s() or 0.0) <= world.clock.elapsed() - pruned + 0.5)
+    rule(world, ref("b"), at=old)
+    s.until(lambda: effective(s, ref("b")))
+    assert effective(s, a) is not None, "not applied by the store, so not forgotten here"
 
 
 @pytest.mark.requirement("I11")

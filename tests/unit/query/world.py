@@ -82,6 +82,7 @@ class FakeLog:
         self.records: dict[tuple[str, int], list[Record]] = {}
         self.markers: dict[tuple[str, int], int] = {}
         self.down = False
+        self.made = 0  # how often the topics were made anew
         self.stalled = False  # nothing is read, though the broker answers
         self.starts: list[tuple[tuple[str, ...], Start]] = []
         self._changed = threading.Condition()
@@ -109,6 +110,12 @@ class FakeLog:
         document: DocumentRef = event.document  # type: ignore[attr-defined]
         key = document.hold_key(event.hold) if isinstance(event, HoldChanged) else document.key
         return self.append(Topic.ACCESS, key, value, partition_key=document.key, at=at)
+
+    def make_anew(self) -> None:
+        """Delete the topics and create them again, under other ids and empty."""
+        with self._changed:
+            self.records.clear()
+            self.made += 1
 
     def open(self, topics: Sequence[str], start: Start) -> FakeTail:
         self.starts.append((tuple(topics), start))
@@ -164,6 +171,9 @@ class FakeTail:
         if self._log.down:
             raise BusUnavailable("the log is down")
         return {Slot(*slot): len(self._log.records.get(slot, [])) for slot in self._at}
+
+    def ids(self) -> Mapping[str, str]:
+        return {topic: f"{topic}-{self._log.made}" for topic, _ in self._at}
 
     def close(self) -> None:
         pass
