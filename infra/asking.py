@@ -21,6 +21,7 @@ from schemas.api import FreshnessResponse, Mode, Problem, SearchFilters, SearchR
 from schemas.api_answer import AnswerRequest, AnswerResponse
 from schemas.api_ranking import EvidenceMode, Expansion, RerankMode, Sort
 from schemas.deletion import DeletionResponse
+from schemas.wording import plainly
 
 TOKEN_S = 3600.0
 ANSWER_S = 300.0  # a small model on few cores writes a few words a second
@@ -71,7 +72,7 @@ class QueryApi:
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise InfraError(f"{field}: {first['msg']}.", "Correct it and ask again.") from error
+            raise InfraError(f"{field}: {plainly(first)}.", "Correct it and ask again.") from error
         body = request.model_dump(mode="json", exclude_defaults=True)
         return self._ask(SearchResponse, "POST", "/v1/search", user, tenant, json=body)
 

@@ -216,4 +216,6 @@ def install(app: FastAPI) -> None:
         if error.status_code == 405 and request.url.path.startswith("/v1/operator/"):
             return not_found()  # a method that is not allowed would tell that the hidden route is there
         title = _TITLES.get(error.status_code, "Request refused")
-        return problem(error.status_code, title, f"{title}.", headers=dict(error.headers or {}))
+        # The framework's 400 is that of a body which cannot be read at all: wrong bytes, too deep.
+        detail = "Send the body as JSON in UTF-8, not nested too deep." if error.status_code == 400 else f"{title}."
+        return problem(error.status_code, title, detail, headers=dict(error.headers or {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
@@ -62,6 +63,23 @@ class SearchFilters(ClosedModel):
         return self
 
 
+def asked(text: str, blank: str) -> str:
+    """What somebody asks: valid Unicode in which something can be seen. Raises ValueError, ``blank`` where nothing."""
+    if all(unicodedata.category(char)[0] in "CZ" for char in text):  # spaces, and what nobody sees
+        raise ValueError(blank)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("must be valid Unicode") from error
+    return text
+
+
+def waiting(wait_ms: int, after: str | None) -> None:
+    """Whether it is said what to wait for. Raises ValueError."""
+    if wait_ms and after is None:
+        raise ValueError("wait_ms needs 'after': the freshness token of the write to wait for")
+
+
 class SearchRequest(ClosedModel):
     """A search. Who asks comes from the token alone; nothing in here can widen it."""
 
@@ -115,18 +133,11 @@ class SearchRequest(ClosedModel):
     @field_validator("query")
     @classmethod
     def _not_blank(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("must hold something to search for")
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ValueError("must be valid Unicode") from error
-        return value
+        return asked(value, "must hold something to search for")
 
     @model_validator(mode="after")
     def _wait_needs_token(self) -> SearchRequest:
-        if self.wait_ms and self.after is None:
-            raise ValueError("wait_ms needs 'after': the freshness token of the write to wait for")
+        waiting(self.wait_ms, self.after)
         return self
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from schemas import api_examples_answers as examples
-from schemas.api import MAX_QUERY, MAX_WAIT_MS, Mode, SearchFilters
+from schemas.api import MAX_QUERY, MAX_WAIT_MS, Mode, SearchFilters, asked, waiting
 from schemas.api_ranking import Expansion, RerankMode, Suggestion
 from schemas.base import ClosedModel, Micros, Version
 
@@ -71,18 +70,11 @@ class AnswerRequest(ClosedModel):
     @field_validator("question")
     @classmethod
     def _not_blank(cls, value: str) -> str:
-        if all(unicodedata.category(char)[0] in "CZ" for char in value):  # spaces, and what nobody sees
-            raise ValueError("must hold a question")
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ValueError("must be valid Unicode") from error
-        return value
+        return asked(value, "must hold a question")
 
     @model_validator(mode="after")
     def _wait_needs_token(self) -> AnswerRequest:
-        if self.wait_ms and self.after is None:
-            raise ValueError("wait_ms needs 'after': the freshness token of the write to wait for")
+        waiting(self.wait_ms, self.after)
         return self
 
 

@@ -11,12 +11,18 @@ _SAID = {
     "tuple_type": 'give a list, as in ["…"]',
     "list_type": 'give a list, as in ["…"]',
     "string_type": "give a text in quotes",
+    "string_unicode": "must be valid Unicode",
     "dict_type": "give an object, as in {…}",
     "model_type": "give an object, as in {…}",
     "model_attributes_type": "give an object, as in {…}",
     "mapping_type": "give an object, as in {…}",
 }
-_OF_PYTHON = {"Tuple should": "The list should", "List should": "The list should", "None": "null"}
+_OF_PYTHON = {
+    "Tuple should": "The list should",
+    "List should": "The list should",
+    "String should": "The text should",
+    "None": "null",
+}
 
 
 def plainly(item: Mapping[str, Any]) -> str:

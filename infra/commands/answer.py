@@ -28,6 +28,7 @@ from schemas.api_answer import (
     Style,
     Unsupported,
 )
+from schemas.wording import plainly
 
 WORDS = {"searching": "searching", "reading": "reading", "writing": "writing", "checking": "checking every sentence"}
 
@@ -68,8 +69,9 @@ def answer(
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        said = str(first["msg"]).removeprefix("Value error, ")
-        raise InfraError(f"{'.'.join(map(str, first['loc']))}: {said}.", "Correct it and ask again.") from None
+        raise InfraError(
+            f"{'.'.join(map(str, first['loc']))}: {plainly(first)}.", "Correct it and ask again."
+        ) from None
     with QueryApi(config.load()) as api:
         if json:
             emit_json(api.answer(user, tenant, request))

@@ -18,6 +18,7 @@ from pipeline import settings as config
 from query_service.client.passages import effect_of
 from schemas.api import Scores, SearchFilters, SearchHit, SearchResponse
 from schemas.api_ranking import Evidence, EvidenceMode, Expansion, RerankMode, Sort
+from schemas.wording import plainly
 
 SNIPPET = 280  # characters
 ALSO = 3  # documents named
@@ -82,7 +83,7 @@ def filters_of(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         option = OPTIONS[str(first["loc"][0])] if first["loc"] else "--until"
-        said = str(first["msg"]).removeprefix("Value error, ")
+        said = plainly(first)
         for name, flag in OPTIONS.items():
             said = said.replace(name, flag)
         raise InfraError(f"{option}: {said}.", f"A moment is {MOMENT}; names are those of the sources.") from None

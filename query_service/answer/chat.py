@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 
 from query_service.answer import wording
 from query_service.answer.chat_errors import error_object, translated
-from query_service.answer.chat_models import MODELS, ChatRequest, Refused, asked
+from query_service.answer.chat_models import MODELS, ChatRequest, Refused, asked, no_model
 from query_service.answer.face import (
     KEEP_ALIVE_S,
     Answering,
@@ -49,10 +49,9 @@ def router(answering: Answering, *, generates: bool = True, keep_alive_s: float 
     @routes.post("/chat/completions")
     async def completions(asks: ChatRequest, caller: Caller) -> Response:
         try:
-            question, sources = asked(asks), asks.sources
+            question, sources = asked(asks, names), asks.sources
         except Refused as refused:
-            body = error_object(refused.status, refused.message, refused.param, refused.code)
-            return JSONResponse(body, status_code=refused.status)
+            return _refused(refused)
         words = wording.phrases(question.language or wording.language_of(question.question))
         if not asks.stream:
             found = await answering.answer(caller, question)
@@ -76,11 +75,15 @@ def router(answering: Answering, *, generates: bool = True, keep_alive_s: float 
     @routes.get("/models/{name}")
     async def model(name: str, caller: Caller) -> Response:
         if name not in names:
-            said = f"There is no such model here; choose from {', '.join(names)}."
-            return JSONResponse(error_object(404, said, "model", "model_not_found"), status_code=404)
+            return _refused(no_model(names))
         return JSONResponse(_model(name))
 
     return routes
+
+
+def _refused(refused: Refused) -> Response:
+    body = error_object(refused.status, refused.message, refused.param, refused.code)
+    return JSONResponse(body, status_code=refused.status)
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -77,14 +78,14 @@ class ChatRequest(_Sent):
         return self.stream_options is not None and self.stream_options.include_usage
 
 
-def asked(request: ChatRequest) -> AnswerRequest:
-    """The question, with what was said before. Raises Refused, FieldError.
+def asked(request: ChatRequest, models: Collection[str] = frozenset(MODELS)) -> AnswerRequest:
+    """The question, with what was said before. ``models`` are those that can answer here. Raises Refused, FieldError.
 
     The last message of the user is the question. Texts of system and developer messages are not used at all: they can
     neither be evidence nor change how answers are made. Earlier turns lose their footnotes, whose numbers meant the
     sources of other answers; the latest MAX_TURNS are kept, each with its beginning.
     """
-    _possible(request)
+    _possible(request, models)
     places = [i for i, m in enumerate(request.messages) if m.role == "user"]
     if not places:
         raise Refused("Send a message with the role 'user': it is the question.", param="messages", code="no_question")
@@ -102,23 +103,27 @@ def asked(request: ChatRequest) -> AnswerRequest:
     if tokens is not None:
         given.setdefault("max_tokens", min(max(tokens, 16), 32_768))
     given.setdefault("style", MODELS[request.model])
+    history = _history(request.messages[:last])
     try:
-        return AnswerRequest.model_validate(
-            {"question": question, "history": _history(request.messages[:last]), **given}
-        )
+        return AnswerRequest.model_validate({"question": question, "history": history, **given})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         found = ".".join(map(str, first["loc"]))[:200]
         said = plainly(first)
     if found.partition(".")[0] in OWN:
-        raise FieldError("messages", said)
+        raise FieldError(f"messages.{last}.content", said)
     raise FieldError(f"headwater.{found}" if found else "headwater", said)
 
 
-def _possible(request: ChatRequest) -> None:
-    if request.model not in MODELS:
-        said = f"There is no such model here; choose from {', '.join(MODELS)}."
-        raise Refused(said, param="model", code="model_not_found", status=404)
+def no_model(models: Collection[str]) -> Refused:
+    """That a model is not there, and which ones are."""
+    said = f"There is no such model here; choose from {', '.join(name for name in MODELS if name in models)}."
+    return Refused(said, param="model", code="model_not_found", status=404)
+
+
+def _possible(request: ChatRequest, models: Collection[str]) -> None:
+    if request.model not in models:
+        raise no_model(models)
     if request.n not in (None, 1):
         raise Refused("One answer is given to a question: leave n out.", param="n", code="unsupported_value")
     kind = (request.response_format or {}).get("type", "text")
@@ -147,6 +152,7 @@ def _text(message: ChatMessage, place: int, *, lenient: bool = False) -> str:
 
 
 def _history(messages: list[ChatMessage]) -> tuple[Turn, ...]:
+    """Raises FieldError."""
     turns: list[Turn] = []
     for place, message in enumerate(messages):
         if message.role not in ("user", "assistant"):
@@ -155,5 +161,9 @@ def _history(messages: list[ChatMessage]) -> tuple[Turn, ...]:
         if message.role == "assistant":
             said = _FOOTNOTE.sub("", said)
         if said.strip():
+            try:
+                said.encode("utf-8")
+            except UnicodeEncodeError:
+                raise FieldError(f"messages.{place}.content", "must be valid Unicode") from None
             turns.append(Turn(role="user" if message.role == "user" else "assistant", content=said.strip()[:MAX_TURN]))
     return tuple(turns[-MAX_TURNS:])

@@ -9,20 +9,8 @@ from pydantic import Field, StringConstraints
 
 from query_service.client.calls import AnswerFields
 from query_service.client.clients import AsyncHeadwaterClient, HeadwaterClient
-from query_service.client.errors import InvalidRequest, NotFound, TooManyRequests, Unavailable
 from query_service.client.passages import MAX_LINE, MAX_URL, iso, shortened
-from query_service.client.tools import (
-    LEAST_CHARS,
-    MAX_CHARS,
-    ArgumentError,
-    Narrowing,
-    arguments_of,
-    defined,
-    failure,
-    given_to,
-    narrowed,
-    said,
-)
+from query_service.client.tools import MAX_CHARS, Narrowing, Runner, defined, narrowed
 from schemas.api import MAX_QUERY, SearchFilters
 from schemas.api_answer import AnswerResponse, Citation, Refused, Side, Style
 from schemas.base import ClosedModel
@@ -124,36 +112,14 @@ def run_answer_call(
     Raises Unauthorized, and HeadwaterError for what neither the model nor waiting mends; ValueError for another tool's
     call.
     """
-    read = _read(call, filters, max_chars)
-    if isinstance(read, str):
-        return read
-    try:
-        return told_of(client.answer(*read[:1], **read[1]), max_chars).model_dump_json()
-    except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return failure(said(error))
+    return _ANSWER.run(client.answer, call, filters, max_chars)
 
 
 async def arun_answer_call(
     client: AsyncHeadwaterClient, call: Any, *, filters: SearchFilters | None = None, max_chars: int = MAX_CHARS
 ) -> str:
     """``run_answer_call``, awaited."""
-    read = _read(call, filters, max_chars)
-    if isinstance(read, str):
-        return read
-    try:
-        return told_of(await client.answer(*read[:1], **read[1]), max_chars).model_dump_json()
-    except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return failure(said(error))
-
-
-def _read(call: Any, filters: SearchFilters | None, max_chars: int) -> tuple[str, AnswerFields] | str:
-    if max_chars < LEAST_CHARS:
-        raise ValueError(f"max_chars: give {LEAST_CHARS} or more")
-    try:
-        arguments = arguments_of(given_to(call, NAME), AnswerArguments)
-        return arguments.question, answer_fields(arguments, filters)
-    except ArgumentError as error:
-        return failure(str(error))
+    return await _ANSWER.arun(client.answer, call, filters, max_chars)
 
 
 def answer_fields(arguments: AnswerArguments, fixed: SearchFilters | None = None) -> AnswerFields:
@@ -219,3 +185,6 @@ def _line(cited: ToldCitation) -> str:
     facts += [] if cited.in_effect else ["not in effect"]
     heading = f", {cited.heading}" if cited.heading else ""
     return f"[^{cited.number}] {cited.title}{heading} ({', '.join(facts)}){f' {cited.url}' if cited.url else ''}"
+
+
+_ANSWER = Runner(NAME, AnswerArguments, lambda arguments: arguments.question, answer_fields, told_of)

@@ -7,9 +7,10 @@ narrow the search; who asks, and so what may be read, is the client's token alon
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -17,8 +18,9 @@ from query_service.client.calls import SearchFields
 from query_service.client.clients import AsyncHeadwaterClient, HeadwaterClient
 from query_service.client.errors import HeadwaterError, InvalidRequest, NotFound, TooManyRequests, Unavailable
 from query_service.client.passages import iso, passages_of
-from schemas.api import MAX_QUERY, SearchFilters, SearchResponse
+from schemas.api import MAX_QUERY, SearchFilters
 from schemas.api_moments import micros_of
+from schemas.wording import plainly
 
 NAME = "search_documents"
 DESCRIPTION = (
@@ -29,11 +31,16 @@ DESCRIPTION = (
 MAX_CHARS = 12_000
 LEAST_CHARS = 1_000
 Arguments = TypeVar("Arguments", bound=BaseModel)
+Reply = TypeVar("Reply")
 _Names = list[Annotated[str, StringConstraints(min_length=1, max_length=256)]]
 
 
 class ArgumentError(ValueError):
     """An argument that a model gave and can mend: the text names it and the remedy."""
+
+
+MENDED = (ArgumentError, InvalidRequest, NotFound, TooManyRequests, Unavailable)
+"""What a model is told: it can mend its call, or say that the search does not answer."""
 
 
 class Narrowing(BaseModel):
@@ -105,6 +112,43 @@ def _plain(value: Any, strict: bool) -> Any:
     }
 
 
+@dataclass(frozen=True)
+class Runner(Generic[Arguments, Reply]):
+    """Runs the calls of one tool: ``words`` and ``fields`` make a request of its arguments, ``shown`` the result of a
+    reply, within a number of characters."""
+
+    name: str
+    arguments: type[Arguments]
+    words: Callable[[Arguments], str]
+    fields: Callable[[Arguments, SearchFilters | None], Mapping[str, Any]]
+    shown: Callable[[Reply, int], BaseModel]
+
+    def run(self, ask: Callable[..., Reply], call: Any, filters: SearchFilters | None, max_chars: int) -> str:
+        """See ``run_tool_call``; ``ask`` is the client's method."""
+        try:
+            words, fields = self._read(call, filters, max_chars)
+            return self.shown(ask(words, **fields), max_chars).model_dump_json()
+        except MENDED as error:
+            return _failure(error)
+
+    async def arun(
+        self, ask: Callable[..., Awaitable[Reply]], call: Any, filters: SearchFilters | None, max_chars: int
+    ) -> str:
+        """``run``, awaited."""
+        try:
+            words, fields = self._read(call, filters, max_chars)
+            return self.shown(await ask(words, **fields), max_chars).model_dump_json()
+        except MENDED as error:
+            return _failure(error)
+
+    def _read(self, call: Any, filters: SearchFilters | None, max_chars: int) -> tuple[str, Mapping[str, Any]]:
+        """Raises ArgumentError, and ValueError for what is not the model's fault."""
+        if max_chars < LEAST_CHARS:
+            raise ValueError(f"max_chars: give {LEAST_CHARS} or more")
+        arguments = arguments_of(_given_to(call, self.name), self.arguments)
+        return self.words(arguments), self.fields(arguments, filters)
+
+
 def run_tool_call(
     client: HeadwaterClient, call: Any, *, filters: SearchFilters | None = None, max_chars: int = MAX_CHARS
 ) -> str:
@@ -114,26 +158,14 @@ def run_tool_call(
     What the model can mend comes back as ``{"error": …}``. Raises Unauthorized, and HeadwaterError for what neither the
     model nor waiting mends; ValueError for another tool's call.
     """
-    read = _read(call, filters, max_chars)
-    if isinstance(read, str):
-        return read
-    try:
-        return _shown(client.search(*read[:1], **read[1]), max_chars)
-    except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return failure(said(error))
+    return _SEARCH.run(client.search, call, filters, max_chars)
 
 
 async def arun_tool_call(
     client: AsyncHeadwaterClient, call: Any, *, filters: SearchFilters | None = None, max_chars: int = MAX_CHARS
 ) -> str:
     """``run_tool_call``, awaited."""
-    read = _read(call, filters, max_chars)
-    if isinstance(read, str):
-        return read
-    try:
-        return _shown(await client.search(*read[:1], **read[1]), max_chars)
-    except (InvalidRequest, NotFound, TooManyRequests, Unavailable) as error:
-        return failure(said(error))
+    return await _SEARCH.arun(client.search, call, filters, max_chars)
 
 
 def fields_of(arguments: SearchArguments, fixed: SearchFilters | None = None) -> SearchFields:
@@ -164,7 +196,7 @@ def narrowed(arguments: Narrowing, fixed: SearchFilters | None = None) -> Search
     try:
         return SearchFilters.model_validate(given)
     except ValidationError as error:
-        raise ArgumentError(_first(error)) from None
+        raise ArgumentError(wrong_with(error)) from None
 
 
 def arguments_of(given: Mapping[str, Any] | str, model: type[Arguments]) -> Arguments:
@@ -174,7 +206,7 @@ def arguments_of(given: Mapping[str, Any] | str, model: type[Arguments]) -> Argu
             return model.model_validate_json(given or "{}")
         return model.model_validate(given)
     except ValidationError as error:
-        raise ArgumentError(_first(error)) from None
+        raise ArgumentError(wrong_with(error)) from None
 
 
 def _micros(moment: datetime | None) -> int | None:
@@ -183,26 +215,16 @@ def _micros(moment: datetime | None) -> int | None:
     return max(0, micros_of(moment))
 
 
-def _first(error: ValidationError) -> str:
+def wrong_with(error: ValidationError) -> str:
+    """Which arguments cannot be used, and why."""
     found = [
-        f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {str(e['msg']).removeprefix('Value error, ')}"
+        f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {plainly(e)}"
         for e in error.errors(include_url=False, include_input=False)
     ]
     return "; ".join(found[:5])
 
 
-def _read(call: Any, filters: SearchFilters | None, max_chars: int) -> tuple[str, SearchFields] | str:
-    """Query and fields of a call, or what to tell the model."""
-    if max_chars < LEAST_CHARS:
-        raise ValueError(f"max_chars: give {LEAST_CHARS} or more")
-    try:
-        arguments = arguments_of(given_to(call, NAME), SearchArguments)
-        return arguments.query, fields_of(arguments, filters)
-    except ArgumentError as error:
-        return failure(str(error))
-
-
-def given_to(call: Any, tool: str) -> Mapping[str, Any] | str:
+def _given_to(call: Any, tool: str) -> Mapping[str, Any] | str:
     """Arguments of a call, of chat completions (under ``function``) or of the Responses API. Raises ValueError."""
 
     def part(holder: Any, name: str) -> Any:
@@ -217,17 +239,12 @@ def given_to(call: Any, tool: str) -> Mapping[str, Any] | str:
     return given
 
 
-def _shown(reply: SearchResponse, max_chars: int) -> str:
-    return passages_of(reply, max_chars).model_dump_json()
-
-
-def said(error: HeadwaterError) -> str:
-    """What a model is told of an error."""
+def _failure(error: ArgumentError | HeadwaterError) -> str:
+    """JSON that says what is to be mended, or that waiting helps."""
+    said = str(error)
     if isinstance(error, TooManyRequests | Unavailable):
-        return "The search does not answer at the moment. Say so; do not answer from memory."
-    return str(error)
+        said = "The search does not answer at the moment. Say so; do not answer from memory."
+    return json.dumps({"error": said[:900]}, ensure_ascii=False)
 
 
-def failure(text: str) -> str:
-    """JSON that says what is to be mended."""
-    return json.dumps({"error": text[:900]}, ensure_ascii=False)
+_SEARCH = Runner(NAME, SearchArguments, lambda arguments: arguments.query, fields_of, passages_of)

@@ -29,7 +29,7 @@ from query_service.answer.face import Answering
 from query_service.callers import STATE
 from query_service.client.answered import AnswerArguments, AnswerText, answer_fields, told_of
 from query_service.client.passages import Passages, passages_of
-from query_service.client.tools import ArgumentError, SearchArguments, fields_of, parameters
+from query_service.client.tools import ArgumentError, SearchArguments, fields_of, parameters, wrong_with
 from query_service.documents import NotFound
 from query_service.generate.interface import GeneratorUnavailable
 from query_service.mcp.models import (
@@ -166,11 +166,7 @@ def _caller(request: Any) -> Scope:
 def _failed(error: Exception) -> CallToolResult:
     """What a model is told: how to mend the call, or that waiting helps. Nothing of what it may not know."""
     if isinstance(error, ValidationError):
-        parts = [
-            f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {str(e['msg']).removeprefix('Value error, ')}"
-            for e in error.errors(include_url=False, include_input=False)
-        ]
-        said = "Correct the arguments. " + "; ".join(parts[:5])
+        said = f"Correct the arguments. {wrong_with(error)}"
     elif isinstance(error, FieldError):
         said = f"Correct the arguments. {error.field}: {error.problem}"
     elif isinstance(error, NotFound):

@@ -296,6 +296,31 @@ async def test_sources_are_listed_where_asked_and_their_titles_are_no_markup(wor
     assert without.headwater["judged_at"] == NOW
 
 
+@pytest.mark.requirement("E3")
+async def test_a_text_that_is_no_unicode_is_named_by_its_message(world: World) -> None:
+    headers = {"Authorization": f"Bearer {world.token()}", "Content-Type": "application/json"}
+    said = b'{"role": "user", "content": "a \\ud83d b"}'
+    good = b'{"role": "user", "content": "How long?"}'
+    app = application(world, Scripted(answer()))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://query.test") as http:
+        for messages, place in ((said + b"," + good, 0), (good + b"," + said, 1)):
+            body = b'{"model": "headwater", "messages": [' + messages + b"]}"
+            reply = await http.post("/v1/chat/completions", content=body, headers=headers)
+            told = reply.json()["error"]
+            assert (reply.status_code, told["param"]) == (422, f"messages.{place}.content")
+            assert "must be valid Unicode" in told["message"]
+
+
+@pytest.mark.requirement("E3")
+async def test_a_model_that_is_not_listed_cannot_be_asked(world: World) -> None:
+    sdk = asking(world, Scripted(answer()), generates=False)
+    listed = [model.id for model in (await sdk.models.list()).data]
+    with pytest.raises(openai.NotFoundError) as raised:
+        await created(sdk, model="headwater-generated")
+    assert "headwater-generated" not in listed and ", ".join(listed) + "." in raised.value.message
+    assert raised.value.code == "model_not_found"
+
+
 @pytest.mark.requirement("B8")
 async def test_a_contradiction_is_told_once(world: World) -> None:
     sides = [{"citation": number, "text": s.text} for number, s in enumerate(answer().sentences, 1)]

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.query.test_app import problem
 from tests.unit.query.world import World
 
+JSON = {"Content-Type": "application/json"}
 pytestmark = pytest.mark.anyio
 
 
@@ -32,6 +33,13 @@ async def test_what_is_wrong_is_said_in_the_words_of_json(world: World) -> None:
             found = await said(run, content=b'{"query": "x"}', headers=headers)
             assert list(found) == ["Content-Type"] and "application/json" in found["Content-Type"]
         assert list(await said(run, json=[])) == ["body"]
+        for nothing in ("", " ", "\u200b"):
+            assert list(await said(run, json={"query": nothing})) == ["query"], "nothing that can be seen"
+        assert "The text should" in (await said(run, json={"query": ""}))["query"]
+        assert (await said(run, content=b'{"query": "a \\ud83d"}', headers=JSON))["query"] == "must be valid Unicode"
+        for unreadable in (b'{"query": "\xff"}', b"[" * 5000):
+            reply = await run.client.post("/v1/search", content=unreadable, headers=run.headers() | JSON)
+            assert "JSON in UTF-8" in problem(reply, 400).detail
         for given, told in ((world.token(), "lacks the word Bearer"), ("Bearer", "none after the word Bearer")):
             reply = await run.client.get("/v1/freshness", headers={"Authorization": given})
             assert told in problem(reply, 401).detail and world.token() not in reply.text
