@@ -20,12 +20,6 @@ async def suggested(run: Running, query: str, sub: str = "ann", **body: Any) -> 
     return reply["suggestion"]
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no reason; the deadline has a test of its own."""
-    monkeypatch.setattr(suggest, "DEADLINE_S", 5.0)
-
-
 @pytest.mark.requirement("E4")
 async def test_quotes_are_dropped_first(world: World) -> None:
     world.principal("user:ann")
