@@ -13,6 +13,7 @@ from rich.status import Status
 from rich.text import Text
 
 from infra.asking import QueryApi
+from infra.commands import people
 from infra.commands.output import JsonFlag, console, emit_json, progress_console
 from infra.commands.search import MOMENT, age, complete, filters_of, snippet
 from infra.errors import InfraError
@@ -74,17 +75,20 @@ def answer(
         ) from None
     with QueryApi(config.load()) as api:
         if json:
-            emit_json(api.answer(user, tenant, request))
+            found = api.answer(user, tenant, request)
+            emit_json(found)
         elif stream:
-            _follow(console(), api, user, tenant, request)
+            found = _follow(console(), api, user, tenant, request)
         else:
             found = api.answer(user, tenant, request)
             for sentence in found.sentences:
                 console().print(_sentence(sentence))
             ending(console(), found)
+    if found.refusal is not None and found.refusal.reason == "nothing_found":
+        people.warn(tenant, user)
 
 
-def _follow(out: Console, api: QueryApi, user: str, tenant: str, request: AnswerRequest) -> None:
+def _follow(out: Console, api: QueryApi, user: str, tenant: str, request: AnswerRequest) -> AnswerResponse:
     shown: list[AnswerSentence] = []
     errors = progress_console()
     status: Status | None = errors.status("asking") if errors.is_terminal else None
@@ -109,6 +113,7 @@ def _follow(out: Console, api: QueryApi, user: str, tenant: str, request: Answer
         for sentence in gone:
             out.print(Text(f"  {sentence.text}", style="strike"))
     ending(out, whole)
+    return whole
 
 
 def _sentence(sentence: AnswerSentence) -> Text:

@@ -15,7 +15,9 @@ import pytest
 
 from query_service.client import errors
 from query_service.client.exchange import Retry
+from query_service.middleware import LONG, LONG_BODY, MAX_BODY
 from schemas.api import MAX_QUERY, MAX_WAIT_MS, SearchRequest
+from schemas.api_answer import MAX_TURNS
 from schemas.tokens import FreshnessToken, TokenDocument
 from tests.integration.query.test_clients import serving
 from tests.unit.mcp.talk import talking
@@ -69,6 +71,7 @@ async def test_every_block_does_what_the_page_says(tmp_path: Path, monkeypatch: 
     scripts = blocks("python")
     expected = (
         TEXT, "The probe measures pressure.\n" + TEXT, TEXT + " (1,)\n[1] Resetting the probe",
+        TEXT + "[^1]",
         "hits", "True", "k Input should be", "Resetting the probe", TEXT,
         "Resetting the probe", TEXT + "[^1]\n\nSources:\n\n[^1]: [Resetting the probe](",
     )  # fmt: skip
@@ -100,6 +103,10 @@ def test_what_the_page_names_is_there() -> None:
     named = re.findall(r"^\| `(\w+)` \|", PAGE.partition("### Errors")[2].partition("##")[0], re.MULTILINE)
     assert named and all(issubclass(getattr(errors, name), errors.HeadwaterError) for name in named)
     assert f"{MAX_QUERY:,} characters" in PAGE and f"a wait {MAX_WAIT_MS // 1000} seconds" in PAGE
+    assert f"`history` {MAX_TURNS} messages" in PAGE.replace("\n", " ")
+    assert (
+        f"{MAX_BODY >> 10} KiB ({LONG_BODY >> 20} MiB to {' and '.join(f'`{path}`' for path in sorted(LONG))})" in PAGE
+    )
     assert "a page 100 hits" in PAGE and SearchRequest(query="x", k=100).k == 100
     assert Retry() == Retry(attempts=4, longest_s=20.0)
     assert "`query.hosts`" in PAGE and tomllib.loads('query.hosts = ["search.example"]')

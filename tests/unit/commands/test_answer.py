@@ -132,6 +132,21 @@ def test_a_contradiction_that_the_sentences_tell_is_not_told_again(invoke: Any) 
     assert "Needs review: the sources contradict each other.\n  [1] and [2]\n" in result.stdout
 
 
+@pytest.mark.requirement("I12")
+@pytest.mark.parametrize("options", [[], ["--no-stream"], ["--json"]])
+def test_a_person_whom_nobody_knows_is_named(invoke: Any, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    monkeypatch.setattr("infra.commands.people.unknown", lambda tenant, user: user == "ghost")
+    for user, found, warns in (
+        ("ghost", refused("nothing_found"), True),
+        ("ann", refused("nothing_found"), False),
+        ("ghost", answer(), False),
+    ):
+        whole = httpx.Response(200, json=found.model_dump(mode="json"))
+        result, _ = invoke([*ASK[:-1], user, *options], whole if options else streamed(events_of(found)))
+        assert result.exit_code == 0, result.output
+        assert ("no live record of user:ghost" in result.stderr) is warns
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
