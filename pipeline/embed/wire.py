@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pipeline.calls import Calls
 from pipeline.errors import ConfigError
 from pipeline.settings import EndpointSettings
 from schemas.generation import EncoderSpec
 
 if TYPE_CHECKING:
     import httpx
-    from openai import OpenAI
+    from openai import AsyncOpenAI
 
 SAID = 200  # characters of a server's own words that are passed on
 # An answer may name the exact edition of the model that was asked for.
@@ -67,7 +68,7 @@ class OpenAiWire:
 
     def __init__(self, spec: EncoderSpec, endpoint: EndpointSettings) -> None:
         try:
-            from openai import DefaultHttpxClient, OpenAI
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
         except ImportError as error:
             raise ConfigError(
                 "encoder.provider", "the package openai is not installed", "Install the extra 'endpoints'."
@@ -75,9 +76,10 @@ class OpenAiWire:
         self._spec = spec
         self._key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
         # the SDK insists on a key, servers without one ignore it
-        self._client: OpenAI = OpenAI(
+        self._calls = Calls("encoder-endpoint")
+        self._client: AsyncOpenAI = AsyncOpenAI(
             base_url=endpoint.url, api_key=self._key or "none", max_retries=0, timeout=endpoint.timeout_s,
-            http_client=DefaultHttpxClient(follow_redirects=False),  # texts go to no other address
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),  # texts go to no other address
         )  # fmt: skip
         # only these models can shorten their vectors; others refuse the field
         self._extra: dict[str, Any] = (
@@ -89,8 +91,11 @@ class OpenAiWire:
         import openai
 
         try:
-            answer = self._client.embeddings.create(
-                input=list(texts), model=self._spec.model, encoding_format="float", timeout=timeout_s, **self._extra
+            answer = self._calls.run(
+                lambda: self._client.embeddings.create(
+                    input=list(texts), model=self._spec.model, encoding_format="float", timeout=timeout_s, **self._extra
+                ),
+                timeout_s,
             )
         except openai.APIStatusError as error:
             raise Failed(
@@ -98,6 +103,8 @@ class OpenAiWire:
             ) from None
         except openai.OpenAIError as error:
             raise Failed(f"no answer ({type(error).__name__})") from None
+        except TimeoutError:
+            raise Failed("no answer in time") from None
         except ValueError as error:
             raise Failed(f"the answer cannot be read ({type(error).__name__})") from None
         _same_model(self._spec, getattr(answer, "model", None))
@@ -113,7 +120,7 @@ class OpenAiWire:
 
     def close(self) -> None:
         """See Wire."""
-        self._client.close()
+        self._calls.close(self._client.close)
 
 
 class TeiWire:
@@ -125,7 +132,8 @@ class TeiWire:
         self._spec = spec
         self._key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client: httpx.Client = httpx.Client(
+        self._calls = Calls("encoder-endpoint")
+        self._client: httpx.AsyncClient = httpx.AsyncClient(
             base_url=endpoint.url.rstrip("/"), headers=headers, timeout=endpoint.timeout_s, follow_redirects=False
         )
 
@@ -169,13 +177,17 @@ class TeiWire:
 
     def close(self) -> None:
         """See Wire."""
-        self._client.close()
+        self._calls.close(self._client.aclose)
 
     def _asked(self, method: str, path: str, timeout_s: float, body: object = None) -> httpx.Response:
         import httpx
 
         try:
-            answer = self._client.request(method, path, json=body, timeout=timeout_s)
+            answer = self._calls.run(
+                lambda: self._client.request(method, path, json=body, timeout=timeout_s), timeout_s
+            )
+        except TimeoutError:
+            raise Failed("no answer in time") from None
         except httpx.HTTPError as error:
             raise Failed(f"no answer ({type(error).__name__})") from None
         if not answer.is_success:

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from pipeline.calls import Calls
 from pipeline.errors import ConfigError
 from pipeline.observe import Metrics
 from pipeline.settings_query import InferenceSettings, RerankSettings
@@ -59,7 +60,8 @@ class EndpointReranker:
         self._breaker = Breaker("reranker", inference.failures, inference.cool_s, metrics, spared=(Refused,))
         key = settings.api_key.get_secret_value() if settings.api_key else ""
         self._url = _address(settings.url)
-        self._client = httpx.Client(
+        self._calls = Calls("rerank-endpoint")
+        self._client = httpx.AsyncClient(
             # Not compressed: a few kilobytes could unfold to gigabytes before anybody counts them.
             headers={"Accept-Encoding": "identity", **({"Authorization": f"Bearer {key}"} if key else {})},
             timeout=settings.timeout_s,
@@ -89,7 +91,7 @@ class EndpointReranker:
 
     def close(self) -> None:
         """Close connections."""
-        self._client.close()
+        self._calls.close(self._client.aclose)
 
     def _body(self, query: str, texts: Sequence[str]) -> dict[str, Any]:
         if self._style == "tei":
@@ -114,17 +116,20 @@ class EndpointReranker:
         raise RerankerUnavailable(f"the reranker's server: {problem}")
 
     def _sent(self, body: Mapping[str, Any], timeout_s: float) -> Any:
-        until = time.monotonic() + timeout_s
-        try:
-            with self._client.stream("POST", self._url, json=body, timeout=timeout_s) as answer:
+        async def read() -> bytearray:
+            async with self._client.stream("POST", self._url, json=body, timeout=timeout_s) as answer:
                 _judged(answer)
                 held = bytearray()
-                for block in answer.iter_raw():
+                async for block in answer.aiter_raw():
                     held += block
                     if len(held) > MOST_BYTES:
                         raise RerankerUnavailable(f"the reranker's server: an answer of over {MOST_BYTES} bytes")
-                    if time.monotonic() > until:
-                        raise _Passing("no whole answer in time")
+                return held
+
+        try:
+            held = self._calls.run(read, timeout_s)
+        except TimeoutError:
+            raise _Passing("no answer in time") from None
         except httpx.HTTPError as error:
             raise _Passing(f"no answer ({type(error).__name__})") from None
         try:

@@ -7,7 +7,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,15 +15,21 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from pipeline.embed.wire import Failed, wire_of
 from pipeline.observe import Metrics
+from pipeline.settings import EndpointSettings
+from pipeline.settings_auth import AuthSettings
 from pipeline.settings_query import GeneratorSettings, InferenceSettings, RerankSettings
 from query_service.client import AsyncHeadwaterClient, HeadwaterClient, reading
 from query_service.client.errors import HeadwaterError, Unavailable, UnexpectedReply
 from query_service.generate import openai_server
 from query_service.generate.interface import GeneratorUnavailable, Message
 from query_service.generate.openai_server import OpenAiGenerator
+from query_service.jwks import KeySet
 from query_service.rerank.endpoint import EndpointReranker
 from query_service.rerank.interface import RerankerUnavailable
+from query_service.scope import KeysUnavailable
+from schemas.generation import EncoderSpec
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -91,6 +97,17 @@ def drips(to: BaseHTTPRequestHandler) -> None:
         to.wfile.write(b" ")
         to.wfile.flush()
         time.sleep(0.02)  # the server's pace
+
+
+def drips_headers(to: BaseHTTPRequestHandler) -> None:
+    """The same before its reply has begun."""
+    to.send_response(200)
+    to.flush_headers()
+    to.wfile.write(b"X-Slow: ")
+    for _ in range(400):
+        to.wfile.write(b"y")
+        to.wfile.flush()
+        time.sleep(0.02)
 
 
 def reranker(url: str) -> EndpointReranker:
@@ -161,6 +178,45 @@ async def test_a_reply_that_drips_costs_the_attempt_its_time_and_no_more() -> No
             with pytest.raises(Unavailable):
                 await awaited.search("q")
         assert len(server.seen) == 2, "it is not asked again: that would cost the service its work twice"
+
+
+@pytest.mark.requirement("B12")
+@pytest.mark.parametrize("answer", [drips, drips_headers])
+async def test_no_server_that_drips_outlasts_the_time_of_a_call(answer: Answer) -> None:
+    endpoint = EndpointSettings(url="http://127.0.0.1:9", timeout_s=0.5)
+
+    def embed(url: str, provider: str) -> None:
+        spec = EncoderSpec.model_validate({"model": "tiny", "provider": provider, "endpoint": "e"})
+        wire = wire_of(spec, endpoint.model_copy(update={"url": url}))
+        try:
+            wire.embed(["a passage"], 0.5)
+        finally:
+            wire.close()
+
+    def rerank(url: str) -> None:
+        made = reranker(url)
+        try:
+            made.score("q", ["a"])
+        finally:
+            made.close()
+
+    async def keys(url: str) -> None:
+        await KeySet(AuthSettings(jwks_url=f"{url}/keys", jwks_timeout_s=0.5)).looked_again()
+
+    with Hostile(answer).running() as server:
+        asked: dict[str, tuple[type[Exception], Awaitable[Any]]] = {
+            "reranker": (RerankerUnavailable, asyncio.to_thread(rerank, server.url)),
+            "tei": (Failed, asyncio.to_thread(embed, server.url, "tei")),
+            "openai": (Failed, asyncio.to_thread(embed, f"{server.url}/v1", "openai")),
+            "generator": (GeneratorUnavailable, generated(server.url)),
+            "keys": (KeysUnavailable, keys(server.url)),
+        }
+        for name, (error, call) in asked.items():
+            began = time.monotonic()
+            with pytest.raises(error):
+                await call
+            assert time.monotonic() - began < 5, name  # the server takes eight seconds
+        assert len(server.seen) >= len(asked)
 
 
 @pytest.mark.requirement("B12")
