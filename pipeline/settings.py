@@ -140,13 +140,16 @@ class QuerySettings(Part):
     )
     deadline_s: float = Field(default=5.0, gt=0)
     candidates: int = Field(default=50, ge=1, le=1000)
-    filter_principals: int = Field(default=300, ge=1, description="Above it a search goes unfiltered and wider.")
+    filter_principals: int = Field(default=1000, ge=1, description="Above it a search goes unfiltered and wider.")
     fusion: Literal["rrf", "convex"] = "convex"
     dense_share: float = Field(default=0.5, ge=0, le=1, description="Weight of the dense list in convex fusion.")
     diversity: float = Field(
         default=0.9, ge=0, le=1, description="λ of maximal marginal relevance: 1 ranks by relevance alone."
     )
     near_duplicate: float = Field(default=0.97, gt=0, le=1, description="Cosine from which passages may be copies.")
+    show_policy: bool = Field(
+        default=True, description="Replies name a document's readers to whoever may read it; else to operators only."
+    )
     snippet_chars: int = Field(default=320, ge=40, le=4000)
     evidence_tokens: int = Field(default=3000, ge=64, description="Budget of evidence where a request names none.")
     evidence_max_tokens: int = Field(default=32_000, ge=64, description="The largest budget that a request may name.")

@@ -47,6 +47,7 @@ from query_service.mcp.endpoint import router as mcp_router
 from query_service.middleware import Attended, Guard, Watched
 from query_service.neighbours import Neighbours
 from query_service.overlay import Overlay
+from query_service.policy import Policies
 from query_service.querylog import routes as queries
 from query_service.querylog.log import People, QueryLog
 from query_service.querylog.sender import OpenPublisher
@@ -130,6 +131,7 @@ class Parts:
     barrier: Barrier
     querylog: QueryLog
     why: Why
+    policies: Policies
     heart: Heart | None = None
     reranking: TimedReranking | None = None
     generator: Generator | None = None
@@ -182,7 +184,8 @@ def assemble(deps: Dependencies) -> Parts:
     return Parts(
         verifier, callers, service, state, tail, overlay, freshness, encoders, changes, reader, metrics, deletions,
         around, mcp, barrier, querylog,
-        Why(reader, overlay, freshness, state, flights, querylog, clock), heart, reranking, generator, answer, caches,
+        Why(reader, overlay, freshness, state, flights, querylog, clock), Policies(settings.query.show_policy), heart,
+        reranking, generator, answer, caches,
     )  # fmt: skip
 
 
@@ -206,7 +209,7 @@ def create_app(deps: Dependencies) -> FastAPI:
     app.include_router(answers.router(parts.answers))
     app.include_router(chat.router(parts.answers, generates=parts.generator is not None))
     app.include_router(shadow.router(parts.service, parts.reader))
-    app.include_router(neighbours.router(parts.neighbours))
+    app.include_router(neighbours.router(parts.neighbours, parts.policies))
     app.include_router(mcp_router(parts.mcp))
     app.include_router(deletion.router(parts.deletions))
     app.include_router(feedback.router(feedback.Feedback(parts.querylog, deps.clock, parts.metrics)))
@@ -289,7 +292,7 @@ async def _background(state: ServiceState, switches: Changes) -> None:
 
 def _api(parts: Parts) -> APIRouter:
     router = APIRouter(prefix="/v1")
-    service = parts.service
+    service, policies = parts.service, parts.policies
 
     @router.post(
         "/search", response_model=SearchResponse, responses=PROBLEMS, summary="Search what the caller may read"
@@ -297,7 +300,7 @@ def _api(parts: Parts) -> APIRouter:
     async def search(request: SearchRequest, caller: Caller) -> Response:
         # Written at once: the framework would validate every hit a second time.
         found = await service.search(caller, request)
-        return Response(found.model_dump_json(), media_type="application/json")
+        return Response(policies.search(found, caller).model_dump_json(), media_type="application/json")
 
     @router.get("/documents/{document_uid}", responses=NOT_FOUND, summary="A document's sections")
     async def document(
@@ -306,7 +309,7 @@ def _api(parts: Parts) -> APIRouter:
         offset: Annotated[int, Query(ge=0, le=100_000, description="First section.")] = 0,
         limit: Annotated[int, Query(ge=1, le=500, description="Sections at most.")] = 100,
     ) -> DocumentResponse:
-        return await service.document(caller, document_uid, offset, limit)
+        return policies.facts(await service.document(caller, document_uid, offset, limit), caller)
 
     @router.get("/documents/{document_uid}/trace", responses=NOT_FOUND, summary="What became of a document's events")
     @router.get("/trace/{document_uid}", responses=NOT_FOUND, summary="The same, under its older address")

@@ -16,6 +16,7 @@ from query_service import assemble
 from query_service.callers import Caller
 from query_service.documents import NotFound, is_uuid
 from query_service.flights import Flights
+from query_service.policy import Policies
 from query_service.scope import Narrowing, Scope, narrow
 from query_service.service import QueryService
 from query_service.state import ServiceState
@@ -117,7 +118,7 @@ class Neighbours:
         return [(at, own)] if own.summary else [(place, e) for place, e in entries if not e.summary]
 
 
-def router(neighbours: Neighbours) -> APIRouter:
+def router(neighbours: Neighbours, policies: Policies) -> APIRouter:
     """The route."""
     routes = APIRouter(prefix="/v1")
 
@@ -146,6 +147,6 @@ def router(neighbours: Neighbours) -> APIRouter:
 
         The same admission as for every read: before the texts are read, and once more before they leave.
         """
-        return await neighbours.around(caller, document_uid, chunk_id, before, after)
+        return policies.facts(await neighbours.around(caller, document_uid, chunk_id, before, after), caller)
 
     return routes

@@ -150,6 +150,9 @@ class AccessSummary(ClosedModel):
     clauses: tuple[tuple[str, ...], ...]
     has_deny: bool
     version: Version
+    named: bool = Field(
+        default=True, description="False: names are for operators only; the clauses are empty."
+    )
 
 
 class Scores(ClosedModel):
