@@ -27,6 +27,7 @@ from query_service.answer.face import (
     footnotes,
     paced,
     problem_of,
+    shown,
     web_address,
 )
 from query_service.answer.wording import Phrases
@@ -110,7 +111,9 @@ class Content:
         (code points), the end excluded, and cover the footnote."""
         own = _ITEM.match(sentence.text) or (self.said and _ITEM.match(self.said[-1].text))
         gap = "" if not self.text else "\n" if own else " "
-        told = f"{self._words.unsure} {sentence.text}" if sentence.qualified else sentence.text
+        told = shown(sentence)
+        if sentence.qualified:
+            told = f"{self._words.unsure}{chr(10) if told.endswith(chr(10)) else ' '}{told}"
         at = len(self.text) + len(gap) + len(told)
         found = []
         for number in sentence.citations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -38,6 +39,14 @@ class Answering(Protocol):
 def footnotes(sentence: AnswerSentence) -> str:
     """``[^1][^3]``."""
     return "".join(f"[^{number}]" for number in sentence.citations)
+
+
+def shown(sentence: AnswerSentence) -> str:
+    """Its words as Markdown. What has several lines is a block of code: prose, items and rows have one each."""
+    if "\n" not in sentence.text.strip():
+        return sentence.text
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", sentence.text)), 0)
+    return f"{fence}\n{sentence.text}\n{fence}\n"
 
 
 def web_address(citation: Citation) -> str | None:

@@ -7,7 +7,7 @@ const WHY = {
   unsupported: "The sources do not say it", contradictory: "The sources contradict each other",
 };
 const VERDICTS = [["helpful", "Helpful"], ["not_helpful", "Not helpful"], ["wrong", "Wrong"], ["outdated", "Outdated"]];
-const FENCED = /^\s*(```+|~~~+)[^\n]*\n([\s\S]*?)\n?\s*(?:\1[`~]*\s*)?$/;
+const CODE = /^[^\n]*\S[^\n]*\n[\s\S]*\S/; // what has several lines: prose, items and rows have one each
 const ITEM = /^\s*(?:[-*•+]|(\d{1,3})[.)])\s+([\s\S]*)$/;
 
 // A sentence as people read it: code as code, and without the other marks of Markdown, as in hits.
@@ -28,23 +28,21 @@ class Sheet {
   }
 
   add(s) {
-    const code = FENCED.exec(s.text), item = code ? null : ITEM.exec(s.text);
+    const code = CODE.test(s.text), item = code ? null : ITEM.exec(s.text);
     const unsure = s.qualified ? element("span", { class: "unsure" }, "not stated plainly: ") : null;
     const notes = [...s.citations.map(this.footnote), " "];
     if (code) {
-      const block = element("pre", { tabindex: "0", "aria-label": "Code" }, element("code", {}, code[2]));
+      const block = element("pre", { tabindex: "0", "aria-label": "Code" }, element("code", {}, s.text));
       this.open("div", "code").append(element("div", { class: "sentence" }, unsure, block, ...notes));
     } else if (item) {
       const line = element("li", { class: "sentence", ...(item[1] ? { value: item[1] } : {}) }, unsure, ...written(item[2]), ...notes);
       this.open(item[1] ? "ol" : "ul").append(line);
-    } else if (s.text.trim().includes("\n")) {
-      this.open("p", "lines").append(element("span", { class: "sentence" }, unsure, ...written(s.text.trim()), ...notes));
     } else {
       this.open("p").append(element("span", { class: "sentence" }, unsure, ...written(s.text), ...notes));
     }
   }
 
-  // The block that is open, where it is of this kind; else a new one. Code and lines stand alone.
+  // The block that is open, where it is of this kind; else a new one. Code stands alone.
   open(name, kind = "") {
     if (!this.block || kind || this.block.className || this.block.localName !== name) {
       this.block = element(name, kind ? { class: kind } : {});
@@ -178,12 +176,11 @@ class TurnView {
   }
 
   // Nothing that was not confirmed stays.
-  broken(said, problem, again) {
+  broken(said, again) {
     this.begin();
     this.sources.replaceChildren();
     this.panel.hidden = true;
     this.ended.hidden = false;
-    this.ended.classList.toggle("problem", problem);
     this.ended.replaceChildren(`${said} `, element("button", { type: "button", class: "quiet", onclick: again }, "Ask again"));
   }
 

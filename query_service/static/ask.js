@@ -23,6 +23,21 @@ function show(tab, focus = false) {
     byId(`${name}-panel`).hidden = !chosen;
   }
   if (focus) byId(`tab-${tab}`).focus();
+  if (tab === "ask") offerStyles();
+}
+
+// That a model writes is offered where the service has one.
+async function offerStyles() {
+  if (!token() || byId("ask-style").dataset.known) return;
+  try {
+    const models = (await ask("/v1/models")).data.map((model) => model.id);
+    byId("ask-style").dataset.known = "yes";
+    if (models.includes("headwater-generated")) return;
+    byId("ask-style").querySelector("[value=generated]").remove();
+    byId("ask-style").value = byId("ask-style").value || "auto";
+  } catch {
+    // The question will tell what is wrong.
+  }
 }
 
 function searchFor(question) {
@@ -54,6 +69,7 @@ function clearConversation() {
   byId("turns").replaceChildren();
   busy(false);
   tell(`Ask to begin. ${HINT}`);
+  if (!byId("ask-panel").hidden) offerStyles();
 }
 
 function stopAsking() {
@@ -88,7 +104,7 @@ async function answerTo(request) {
   const follows = () => { if (!moved.signal.aborted) turn.root.scrollIntoView({ block: "start" }); };
   follows();
   const broken = (text, problem) => {
-    turn.broken(text, problem, () => {
+    turn.broken(problem ? "Not answered." : text, () => {
       if (asking) return;
       turns = turns.filter((other) => other !== turn);
       turn.root.remove();

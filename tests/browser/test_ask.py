@@ -96,6 +96,8 @@ def test_feedback_goes_with_the_answer(page: Page, told: Product) -> None:
 def test_the_tabs_work_by_keyboard_and_no_token_is_told(page: Page, told: Product) -> None:
     page.goto(f"{told.query}/#ask")
     expect(page.locator("#ask-panel")).to_be_visible()
+    page.press("#question", "Enter")
+    expect(page.locator("#ask-status")).to_contain_text("token")
     page.fill("#question", "line one")
     page.press("#question", "Shift+Enter")
     assert page.input_value("#question") == "line one\n"
@@ -226,6 +228,32 @@ def test_a_conversation_goes_on_and_a_new_one_knows_nothing_of_it(page: Page, to
 
 
 @pytest.mark.requirement("E4")
+def test_a_model_that_writes_is_offered_where_there_is_one(page: Page, product: Product) -> None:
+    sign_in(page, product, "ann")
+    with page.expect_response("**/v1/models"):
+        page.click("#tab-ask")
+    expect(page.locator("#ask-style option[value=generated]")).to_have_count(0)
+    expect(page.locator("#ask-style")).to_have_value("auto")
+
+
+@pytest.mark.requirement("A8", "E4")
+def test_what_fails_is_told_and_the_question_can_be_asked_again(page: Page, told: Product) -> None:
+    sign_in(page, told, "ann")
+    page.click("#tab-ask")
+    page.evaluate("sessionStorage.setItem('headwater-token', 'nonsense')")
+    ask(page, "How long does a refund take to reach the customer's account?")
+    expect(page.locator("#ask-status.problem")).to_contain_text("token is not valid")
+    page.evaluate("token => sessionStorage.setItem('headwater-token', token)", told.token("ann"))
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.locator("#ask-status.problem")).to_contain_text("cannot be reached")
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.locator(".answer-text")).to_contain_text("within five working days", timeout=30_000)
+    expect(page.locator(".asked")).to_have_count(1)
+
+
+@pytest.mark.requirement("E4")
 def test_stop_ends_the_request_and_the_question_can_be_asked_again(page: Page, product: Product) -> None:
     sign_in(page, product, "bob")
     held: list[Route] = []
@@ -250,7 +278,7 @@ def test_stop_ends_the_request_and_the_question_can_be_asked_again(page: Page, p
 def test_steps_keep_their_numbers_and_code_is_code(page: Page, product: Product) -> None:
     texts = [
         "Do this:", "3. Stop `pump --all` first.", "4. Start **it** again.", "- Not <b>this</b>.",
-        "```bash\npump \\\n  --wait 30\n```", "Done [here](https://x.example).",
+        "pump \\\n  --wait 30", "Done [here](https://x.example).",
     ]  # fmt: skip
     sentences = [{"text": text, "citations": [1], "support": 0.9, "qualified": False} for text in texts]
     scripted(

@@ -104,9 +104,8 @@ def test_what_the_page_names_is_there() -> None:
     assert named and all(issubclass(getattr(errors, name), errors.HeadwaterError) for name in named)
     assert f"{MAX_QUERY:,} characters" in PAGE and f"a wait {MAX_WAIT_MS // 1000} seconds" in PAGE
     assert f"`history` {MAX_TURNS} messages" in PAGE.replace("\n", " ")
-    assert (
-        f"{MAX_BODY >> 10} KiB ({LONG_BODY >> 20} MiB to {' and '.join(f'`{path}`' for path in sorted(LONG))})" in PAGE
-    )
+    long = " and ".join(f"`{path}`" for path in sorted(LONG))
+    assert f"{MAX_BODY >> 10} KiB ({LONG_BODY >> 20} MiB to {long})" in PAGE.replace("\n", " ")
     assert "a page 100 hits" in PAGE and SearchRequest(query="x", k=100).k == 100
     assert Retry() == Retry(attempts=4, longest_s=20.0)
     assert "`query.hosts`" in PAGE and tomllib.loads('query.hosts = ["search.example"]')

@@ -321,6 +321,18 @@ async def test_a_model_that_is_not_listed_cannot_be_asked(world: World) -> None:
     assert raised.value.code == "model_not_found"
 
 
+@pytest.mark.requirement("B8", "E3")
+async def test_code_is_a_block_with_its_footnote_below(world: World) -> None:
+    texts = ["Do this:", "pump \\\n  --wait 30", "echo ```\nls", "Done."]
+    found = answer(sentences=[{"text": text, "citations": [1], "support": 0.9} for text in texts])
+    made = (await created(asking(world, Scripted(found)))).choices[0].message
+    assert made.content == (
+        "Do this:[^1]\n```\npump \\\n  --wait 30\n```\n[^1]\n````\necho ```\nls\n````\n[^1]\nDone.[^1]"
+    )
+    cited = [a.url_citation for a in made.annotations]
+    assert [made.content[c.start_index : c.end_index] for c in cited] == ["[^1]"] * 4
+
+
 @pytest.mark.requirement("B8")
 async def test_a_contradiction_is_told_once(world: World) -> None:
     sides = [{"citation": number, "text": s.text} for number, s in enumerate(answer().sentences, 1)]
