@@ -33,7 +33,7 @@ from schemas.api import SearchFilters
 from schemas.api_answer import AnswerRequest, AnswerResponse
 from schemas.api_ranking import EvidencePassage
 
-Style = Literal["extractive", "generated"]
+Style = Literal["auto", "extractive", "generated"]
 CONTEXT = 5  # the default of answer.context; what a diagnosis looks at
 POOL = 100
 EVERYTHING = 32_000  # tokens; what the service gives at most

@@ -147,7 +147,9 @@ METRICS: dict[str, Metric] = {
     "headwater_cache_entries": Metric("gauge", ("cache",), "What is kept."),
     "headwater_cache_bytes": Metric("gauge", ("cache",), "Its size."),
     "headwater_budget_refusals_total": Metric("counter", ("kind",), "Calls of a generator that a limit did not allow."),
-    "headwater_answers_total": Metric("counter", ("kind", "refused", "cached"), "Answers and refusals, by reason."),
+    "headwater_answers_total": Metric(
+        "counter", ("kind", "refused", "cached", "fallback"), "Answers and refusals, by reason; why none was generated."
+    ),
     "headwater_answer_seconds": Metric("histogram", ("kind",), "Duration of an answer.", _SECONDS),
     "headwater_answer_sentences_total": Metric("counter", ("outcome",), "Sentences, released or withheld."),
     "headwater_ready": Metric("gauge", (), "1 while the query service may answer."),

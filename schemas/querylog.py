@@ -88,6 +88,7 @@ class QueryFacts(OpenModel):
     cost: float = Field(default=0.0, ge=0, description="Of generators, in the configured currency.")
     cached: str = Field(default="none", description="Whether the answer was kept from before: exact, semantic.")
     support: float | None = Field(default=None, description="Support score of an answer, 0 to 1.")
+    fallback: str | None = Field(default=None, description="Why an answer is not a generator's: a fixed phrase.")
     rerank: RerankReport | None = None
     steps: dict[str, int] = Field(default_factory=dict, description="Steps of the expansion by kind.")
     starved: bool = False

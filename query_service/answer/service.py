@@ -48,6 +48,7 @@ from schemas.api_answer import Refusal as RefusalTold
 Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
 WAITING = 16  # events that wait for a slow reader at most; then the work waits too
+UNSAID = "nothing that the generator wrote is said by the sources"
 TOKEN_CHARS = 16  # a token has no more on average; what is written beyond comes from a server that knows no limit
 
 
@@ -147,7 +148,10 @@ class AnswerService:
 
     def _measure(self, response: AnswerResponse, took: float) -> None:
         refused = response.refusal.reason if response.refusal is not None else "none"
-        self._metrics.count("headwater_answers_total", kind=response.kind, refused=refused, cached=response.cached)
+        self._metrics.count(
+            "headwater_answers_total", kind=response.kind, refused=refused, cached=response.cached,
+            fallback=response.fallback or "none",
+        )  # fmt: skip
         self._metrics.count("headwater_answer_sentences_total", len(response.sentences), outcome="released")
         self._metrics.count("headwater_answer_sentences_total", response.withheld, outcome="withheld")
         self._metrics.observe("headwater_answer_seconds", took, kind=response.kind)
@@ -267,10 +271,21 @@ class _Run:
                 await self._write(writer, query, sources, released, Reading(), essential)
             else:
                 released.incomplete = True
+        else:
+            if self._replaced(writer, released, reading):
+                fallback, writer, released.incomplete = UNSAID, self._parts.extractive, False
+                await self._write(writer, query, sources, released, Reading(), essential)
         started = time.perf_counter()
         await released.recheck()
         self._lap("admission", started)
         return self._told(released, writer, reading, essential, fallback)
+
+    def _replaced(self, writer: Writer, released: Released, reading: Reading) -> bool:
+        """Whether sentences of the sources stand in for a generator's, of which none is left. Not where it refused: it
+        may have read that nothing answers, which the measures before it cannot."""
+        if writer.kind == "extractive" or self._request.style == "generated" or self._policy == "refuse":
+            return False
+        return not (released.sentences or released.withdrawn or reading.refused)
 
     def _ask(self, query: str, sources: tuple[Source, ...]) -> Ask:
         r = self._request

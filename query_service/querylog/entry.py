@@ -53,6 +53,7 @@ class Entry:
     cited: int = 0
     estimated: bool = False  # of the tokens that generators read and wrote: a server did not say
     support: float | None = None
+    fallback: str | None = None
     rerank: RerankReport | None = None
     steps: dict[str, int] = field(default_factory=dict)
     starved: bool = False
@@ -118,7 +119,7 @@ class Entry:
         """The answer: what it rests on, how well, or why there is none. None of its words."""
         self.query_id = response.query_id
         self.generation = response.generation
-        self.support = response.support
+        self.support, self.fallback = response.support, response.fallback
         told = {f"answer_{stage}": ms for stage, ms in response.timings_ms.items()}
         self.timings_ms = {**self.timings_ms, **told}  # beside the stages of its search
         self.cached = response.cached

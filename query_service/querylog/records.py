@@ -44,6 +44,7 @@ def record_of(entry: Entry, references: References, settings: QueryLogSettings) 
         withheld=entry.withheld,
         cited=entry.cited,
         support=entry.support,
+        fallback=entry.fallback,
         rerank=entry.rerank,
         steps=entry.steps,
         starved=entry.starved,

@@ -2,6 +2,8 @@
 
 A model of half a billion parameters answers badly, and that is the point: how much of what it makes up gets past the
 check. The sentences are written to a file for people to label, since no measure here knows whether they are true.
+Questions are asked as people ask them, in style ``auto``: where nothing of the model's is left, sentences of the
+sources stand in. What became of the model's own words is told beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -63,7 +65,7 @@ def answers(session: Session, model: Model) -> Iterable[Result]:
             for question in chosen:
                 if time.monotonic() > end:
                     break
-                request = request_of(question, "generated", context=PASSAGES, budget=TOKENS)
+                request = request_of(question, "auto", context=PASSAGES, budget=TOKENS)
                 request = request.model_copy(update={"max_tokens": WRITTEN})
                 reply = api.answer(question.user, question.tenant, request)
                 got.append((answered(question, wiki.facts.get(question.id, ()), reply, wiki.corpus), reply))
@@ -100,19 +102,31 @@ def _questions(wiki: Wiki, *, quick: bool) -> list[Question]:
 
 
 def _result(got: Sequence[tuple[Answered, AnswerResponse]], wiki: Wiki) -> Result:
-    report = score_answers([one for one, _ in got], "generated", may_read=FolderReaders(wiki.world.wiki).may_read)
+    readers = FolderReaders(wiki.world.wiki)
+    report = score_answers([one for one, _ in got], "auto", may_read=readers.may_read)
+    alone = score_answers([_alone(one) for one, _ in got], "generated", may_read=readers.may_read)
     withheld = [w for _, reply in got for w in reply.withheld_sentences]
     abstention, overall = report.abstention, report.overall
     return Result(
         NAME, abstention.f1, "F1 of refusing", F1, ok=abstention.f1 is not None and abstention.f1 >= F1,
         extra={
             "questions": len(got), "unanswerable": abstention.expected,
-            "raw_sentences": report.claims + report.withheld, "released": report.claims,
+            "raw_sentences": alone.claims + report.withheld, "released": report.claims, "released_raw": alone.claims,
             "withheld": dict(Counter(w.reason for w in withheld)),
             "released_not_found_by_words": len(report.unsupported_by_words),
             "answered": overall.answered, "refused": abstention.abstained, "refused_rightly": abstention.right,
             "refusal_reasons": dict(Counter(one.refused for one, _ in got if one.refused)),
-            "fallbacks": report.fallbacks, "complete": rounded(overall.complete), "right": rounded(overall.right),
+            "fallbacks": dict(Counter(one.fallback for one, _ in got if one.fallback)),
+            "alone": {
+                "f1": rounded(alone.abstention.f1), "answered": alone.overall.answered,
+                "refused": alone.abstention.abstained, "refused_rightly": alone.abstention.right,
+                "complete": rounded(alone.overall.complete),
+            },
+            "kinds": {
+                kind: {"questions": of.questions, "answered": of.answered, "right": rounded(of.right)}
+                for kind, of in report.kinds.items()
+            },
+            "complete": rounded(overall.complete), "right": rounded(overall.right),
             "exposures": len(report.exposures),
             "p50_s": rounded((percentile([one.ms or 0.0 for one, _ in got], 0.5) or 0.0) / 1000, 1),
             "prompt_tokens": sum(reply.usage.prompt_tokens for _, reply in got),
@@ -120,18 +134,27 @@ def _result(got: Sequence[tuple[Answered, AnswerResponse]], wiki: Wiki) -> Resul
     )  # fmt: skip
 
 
+def _alone(one: Answered) -> Answered:
+    """As it would be if nothing stood in for the model's words."""
+    if one.fallback is None:
+        return one
+    return replace(one, answered=False, text="", claims=(), citations=(), words=0, refused="unsupported")
+
+
 # -- labels by hand ----------------------------------------------------------------------------------------------------
 
 
 def write(path: Path, got: Sequence[tuple[Answered, AnswerResponse]]) -> None:
-    """A line for each sentence, released or not, with an empty ``label`` for people: supported or unsupported."""
+    """A line for each sentence, released or not, with an empty ``label`` for people: supported or unsupported.
+    ``extractive``: the model did not write it."""
     with path.open("w", encoding="utf-8") as file:
         for one, reply in got:
             common = {"id": one.question.id, "question": one.question.question, "label": None}
             quotes = {c.number: c.quote for c in reply.citations}
             for sentence in reply.sentences:
                 said = [quotes.get(n, "") for n in sentence.citations]
-                rest: dict[str, object] = {"released": True, "reason": None, "quotes": said}
+                taken = reply.kind == "extractive"
+                rest: dict[str, object] = {"released": True, "reason": None, "quotes": said, "extractive": taken}
                 file.write(json.dumps({**common, "sentence": sentence.text, **rest}, ensure_ascii=False) + "\n")
             for hidden in reply.withheld_sentences:
                 rest = {"released": False, "reason": hidden.reason, "quotes": []}
@@ -143,6 +166,7 @@ def labelled(path: Path) -> Result:
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         labels = [(bool(row["released"]), row["label"]) for row in rows]
+        raw = [row["label"] for row in rows if not row.get("extractive")]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InfraError(f"--labels: {path} cannot be read: {error}", "Name what --sentences wrote.") from error
     unlabelled = sum(label not in ("supported", "unsupported") for _, label in labels)
@@ -154,7 +178,7 @@ def labelled(path: Path) -> Result:
     return Result(
         f"{NAME}_labels", float(false), "unsupported sentences released, by hand labels", 0.0, ok=false == 0,
         extra={
-            "raw_sentences": len(labels), "raw_unsupported": sum(label == "unsupported" for _, label in labels),
+            "raw_sentences": len(raw), "raw_unsupported": raw.count("unsupported"),
             "released": sum(released for released, _ in labels), "released_unsupported": false,
             "withheld_supported": sum(not released and label == "supported" for released, label in labels),
         },

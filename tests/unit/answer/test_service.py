@@ -15,6 +15,8 @@ import pytest
 from pipeline.settings_query import GeneratorSettings, InferenceSettings, LimitSettings
 from query_service.app import Dependencies, create_app
 from query_service.generate.openai_server import OpenAiGenerator
+from query_service.querylog.entry import Entry
+from schemas.api_answer import AnswerResponse
 from schemas.documents import AccessRecord
 from tests.fakes.llm import Answering, Hangs, Reply, Says, ScriptedModel, Status
 from tests.unit.query.test_every_await import GROUP, Interrupted
@@ -155,7 +157,7 @@ async def test_citations_are_put_right_and_invented_ones_do_not_leave(world: Wor
 async def test_refusals_tell_their_reason(world: World) -> None:
     async with asking(world, Says(REFUSED), Says("The moon is made of cheese.[^1]")) as run:
         declined = await run.ask()
-        invented = await run.ask()
+        invented = await run.ask(style="generated")
         nothing = await run.ask("xylophone quartets", mode="sparse")
         stale = await run.ask(max_staleness_s=1)
     assert [r["refusal"]["reason"] for r in (declined, invented, nothing, stale)] == [
@@ -285,6 +287,45 @@ async def test_a_budget_that_is_used_up(world: World) -> None:
         demanded = await run.post(style="generated")
     assert found["kind"] == "extractive" and found["fallback"] == "the budget is used up"
     assert demanded.status_code == 429 and run.model.requests == []
+
+
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize("wrote", ["The moon is made of cheese.[^1] Whales sing in B flat.", "The moon is"])
+async def test_sentences_of_the_sources_stand_in_where_nothing_that_was_written_is_left(
+    world: World, wrote: str
+) -> None:
+    async with asking(world, otherwise=Says(wrote, finish="stop" if wrote.endswith(".") else "length")) as run:
+        found = await run.ask(explain=True)
+        streamed = [event async for event in run.events()]
+    noted = Entry("answer", _scope(), 0)
+    noted.replied(AnswerResponse.model_validate(found))
+    told = "nothing that the generator wrote is said by the sources"
+    assert found["answered"] and found["kind"] == "extractive" and found["fallback"] == told
+    assert found["model"] is None and not found["incomplete"]
+    assert found["sentences"] and all(s["text"] in f"{MEANS} {CHECKS} {RETRY}" for s in found["sentences"])
+    assert "cheese" not in found["text"]
+    assert [w["text"] for w in found["withheld_sentences"]] == (
+        ["The moon is made of cheese.", "Whales sing in B flat."] if "cheese" in wrote else []
+    )
+    sent = [data["sentence"]["text"] for name, data in streamed if name == "sentence"]
+    assert streamed[-1][0] == "done" and streamed[-1][1]["fallback"] == told
+    assert sent == [s["text"] for s in streamed[-1][1]["sentences"]]
+    assert noted.fallback == told
+
+
+@pytest.mark.requirement("B8")
+async def test_nothing_stands_in_for_what_was_demanded_refused_or_said(world: World) -> None:
+    lie, half = "The moon is made of cheese.[^1]", f"{CHECKS}[^1] The moon is made of cheese.[^1]"
+    async with asking(world, Says(lie), Says(lie), Says(REFUSED), Says(half)) as run:
+        demanded = await run.ask(style="generated")
+        strict = await run.ask(unsupported="refuse")
+        declined = await run.ask()
+        partly = await run.ask()
+    assert [r["refusal"]["reason"] for r in (demanded, strict, declined)] == [
+        "unsupported", "unsupported", "weak_evidence",
+    ]  # fmt: skip
+    assert [s["text"] for s in partly["sentences"]] == [CHECKS] and partly["kind"] == "generated"
+    assert all(r["fallback"] is None for r in (demanded, strict, declined, partly))
 
 
 # ---------------------------------------------------------------- permissions on the way
