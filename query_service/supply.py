@@ -233,7 +233,6 @@ class Shelf:
         close = rows @ rows.T >= self._folding.near
         # Without a vector the words alone decide; equal texts under different headings need no close vectors.
         unknown = np.array([item.vector is None for item in everything])
-        texts = [" ".join(item.text.text.split()) for item in everything]
         kept = list(range(len(standing)))
         for i in range(len(standing), len(everything)):
             item = everything[i]
@@ -241,7 +240,7 @@ class Shelf:
                 (
                     everything[j]
                     for j in kept
-                    if (close[i, j] or unknown[i] or unknown[j] or texts[i] == texts[j])
+                    if (close[i, j] or unknown[i] or unknown[j] or _words(everything[j]) == _words(item))
                     and fold.same(self._passage(everything[j]), self._passage(item))
                 ),
                 None,
@@ -257,6 +256,10 @@ class Shelf:
         if found is None:
             found = self._passages[item.chunk_id] = fold.Passage.of(item.text.text)
         return found
+
+
+def _words(item: Supplied) -> list[str]:
+    return item.text.text.split()
 
 
 def standing_for(ranked: Ranked, twin: Twin) -> Ranked:

@@ -6,6 +6,7 @@ The messages are built here: the client's own builders check every argument, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from weaviate.proto.v1 import base_pb2
@@ -28,8 +29,10 @@ def nothing_matches(where: SearchFilter) -> bool:
     return where.allow == () or any(getattr(where, field) == () for field, _ in _ANY_OF)
 
 
+@lru_cache(maxsize=32)  # every list of a search asks with the same one, which may name a thousand principals
 def build(where: SearchFilter) -> Any | None:
-    """The filter, or None where the search is not narrowed. Empty any-of sets are the caller's to catch."""
+    """The filter, or None where the search is not narrowed. Empty any-of sets are the caller's to catch. The message
+    is shared: copy it, change nothing."""
     parts: list[Any] = []
     if where.allow is not None:
         parts += [any_of(name, where.allow) for name in ("allow", "allow2")]

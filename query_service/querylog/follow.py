@@ -20,6 +20,7 @@ log = logging.getLogger("headwater.query.log")
 
 TOPICS = (Topic.QUERIES.value,)
 POLL_MS = 200
+GATHER_S = 0.2  # between two looks, so that a busy service reads batches
 PAUSE_S = 1.0
 REOPEN_S = 5.0
 PRUNE_S = 600.0
@@ -110,6 +111,7 @@ class Follower:
                 unreadable = view.apply(records, {(t, p): o for (t, p), o in tail.positions().items()})
                 if unreadable:
                     self._metrics.count("headwater_query_log_unreadable_total", unreadable)
+                self._stop.wait(GATHER_S)
             elif tail.behind() <= 0:
                 self.complete_until = asked
             if time.monotonic() - pruned >= PRUNE_S:

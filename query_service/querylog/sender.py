@@ -19,7 +19,7 @@ log = logging.getLogger("headwater.query.log")
 
 BATCH = 500
 MAX_BYTES = 64 * 1024 * 1024  # of records that wait
-GATHER_S = 0.05  # so that a busy service sends batches
+GATHER_S = 0.2  # so that a busy service sends batches
 PAUSES_S = (0.5, 1.0, 2.0, 5.0)
 STOP_S = 3.0
 SAY_S = 30.0
