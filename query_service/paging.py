@@ -13,9 +13,14 @@ import json
 import os
 import struct
 import uuid
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from query_service.outcome import Ranked
 from query_service.scope import FieldError, Scope
@@ -24,14 +29,16 @@ from schemas.api import SearchRequest
 from schemas.api_ranking import MAX_CURSOR
 
 MAX_SHOWN = 1000  # hits of one search over all pages
-_FORMAT = 2
+_FORMAT = 3
 _MARK = 5  # bytes that stand for what was shown: MAX_SHOWN passages, each of a document of its own, fit
 _NONCE = 12
 _TAG = 16
-_ROOM = MAX_CURSOR // 4 * 3 - _NONCE - _TAG
-# Format, whether anything was cut, last final score; lengths: generation, shown, documents shown, documents kept, kept
-_HEAD = struct.Struct(">B?fHHHHH")
-_KEPT = struct.Struct(">16sH?ffff")  # chunk, index of its document, exact, first, rerank, final, fused
+_OVERHEAD = 20  # of a compression that finds nothing to compress (zlib: 16 bytes), and the format
+_ROOM = MAX_CURSOR // 4 * 3 - _NONCE - _TAG - _OVERHEAD  # before it is compressed, so that what is opened has a bound
+# Whether anything was cut, last final score; lengths: generation, shown, documents shown, documents kept, kept
+_HEAD = struct.Struct(">?fHHHHH")
+_SCORES = 4  # first, rerank, final, fused
+_KEPT = 16 + 2 + 1 + 4 * _SCORES  # bytes of a passage: chunk, index of its document, exact, scores
 _REMEDY = "send the request of the page before, unchanged and as the same caller, or search again without a cursor"
 
 
@@ -133,7 +140,7 @@ class Cursors:
 
         try:
             sealed = base64.b64decode(request.cursor + "=" * (-len(request.cursor) % 4), altchars=b"-_", validate=True)
-            if len(sealed) < _NONCE + _TAG + _HEAD.size:
+            if len(sealed) <= _NONCE + _TAG:
                 raise FieldError("cursor", f"it is not one that this service gave; {_REMEDY}")
             packed = AESGCM(self._key).decrypt(sealed[:_NONCE], sealed[_NONCE:], _bound(scope, request))
         except (binascii.Error, ValueError) as error:
@@ -142,7 +149,7 @@ class Cursors:
             raise FieldError("cursor", f"it belongs to another search; {_REMEDY}") from error
         if packed[0] != _FORMAT:
             raise FieldError("cursor", "another release gave it; search again without a cursor")
-        return _unpacked(packed, counted=request.per_document is not None)
+        return _unpacked(_inflated(packed[1:]), counted=request.per_document is not None)
 
 
 def _bound(scope: Scope, request: SearchRequest) -> bytes:
@@ -159,17 +166,43 @@ def _packed(page: Page) -> bytes:
     counted = b"".join(uid + bytes([min(count, 255)]) for uid, count in sorted(had.items()))
     room = _ROOM - _HEAD.size - len(name) - len(shown) - len(counted)
     documents: dict[str, int] = {}
-    kept: list[bytes] = []
+    kept: list[Kept] = []
     for one in page.kept:
-        room -= _KEPT.size + (0 if one.document_uid in documents else 16)
+        room -= _KEPT + (0 if one.document_uid in documents else 16)
         if room < 0:
             break
-        at = documents.setdefault(one.document_uid, len(documents))
-        scores = (one.first, _number(one.rerank), _number(one.final), one.fused)
-        kept.append(_KEPT.pack(_bytes(one.chunk_id), at, one.exact, *scores))
+        documents.setdefault(one.document_uid, len(documents))
+        kept.append(one)
     cut = page.cut or len(kept) < len(page.kept)
-    head = _HEAD.pack(_FORMAT, cut, page.low, len(name), len(page.shown), len(had), len(documents), len(kept))
-    return b"".join([head, name, shown, counted, *(_bytes(uid) for uid in documents), *kept])
+    head = _HEAD.pack(cut, page.low, len(name), len(page.shown), len(had), len(documents), len(kept))
+    ids = b"".join(_bytes(uid) for uid in (*documents, *(one.chunk_id for one in kept)))
+    columns = [*zip(*((k.first, _number(k.rerank), _number(k.final), k.fused) for k in kept), strict=True)]
+    scores = b"".join(_planes(np.array(column, dtype=">f4")) for column in columns)
+    places = _planes(np.array([documents[one.document_uid] for one in kept], dtype=">u2"))
+    body = b"".join([head, name, shown, counted, places, bytes(one.exact for one in kept), scores, ids])
+    return bytes([_FORMAT]) + zlib.compress(body, 6)
+
+
+def _inflated(packed: bytes) -> bytes:
+    """Raises FieldError for what is longer than any page of ours: only this service seals, and yet."""
+    opened = zlib.decompressobj()
+    body = opened.decompress(packed, _ROOM)
+    if not opened.eof:
+        raise FieldError("cursor", f"it is not one that this service gave; {_REMEDY}")
+    return body
+
+
+def _planes(numbers: NDArray[Any]) -> bytes:
+    """First bytes first, then the second ones: what is alike stands together and compresses."""
+    return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize).T.tobytes()
+
+
+def _numbers(planes: bytes, dtype: str) -> list[Any]:
+    """Back from ``_planes``."""
+    size = np.dtype(dtype).itemsize
+    rows = np.frombuffer(planes, dtype=np.uint8).reshape(size, -1).T
+    found: list[Any] = np.ascontiguousarray(rows).view(dtype).reshape(-1).tolist()
+    return found
 
 
 def _bytes(uid: str) -> bytes:
@@ -178,7 +211,7 @@ def _bytes(uid: str) -> bytes:
 
 
 def _unpacked(packed: bytes, *, counted: bool) -> Page:
-    _, cut, low, name_length, shown_count, had_count, document_count, kept_count = _HEAD.unpack_from(packed)
+    cut, low, name_length, shown_count, had_count, document_count, kept_count = _HEAD.unpack_from(packed)
     at = _HEAD.size
     name = packed[at : at + name_length].decode()
     at += name_length
@@ -188,14 +221,21 @@ def _unpacked(packed: bytes, *, counted: bool) -> Page:
     pairs = (packed[at + step * i : at + step * (i + 1)] for i in range(had_count))
     had = Counter({pair[:_MARK]: pair[_MARK] for pair in pairs})
     at += step * had_count
-    documents = [str(uuid.UUID(bytes=packed[at + 16 * i : at + 16 * (i + 1)])) for i in range(document_count)]
-    at += 16 * document_count
-    kept: list[Kept] = []
-    for i in range(kept_count):
-        chunk, document, exact, first, rerank, final, fused = _KEPT.unpack_from(packed, at + _KEPT.size * i)
-        chunk_id = str(uuid.UUID(bytes=chunk))
-        kept.append(Kept(chunk_id, documents[document], first, _absent(rerank), _absent(final), fused, exact))
-    return Page(name, tuple(kept), shown, had if counted else None, low, cut)
+    places = _numbers(packed[at : at + 2 * kept_count], ">u2")
+    at += 2 * kept_count
+    exact = packed[at : at + kept_count]
+    at += kept_count
+    width = 4 * kept_count
+    first, rerank, final, fused = (
+        _numbers(packed[at + width * i : at + width * (i + 1)], ">f4") for i in range(_SCORES)
+    )
+    at += width * _SCORES
+    ids = [str(uuid.UUID(bytes=packed[i : i + 16])) for i in range(at, at + 16 * (document_count + kept_count), 16)]
+    kept = tuple(
+        Kept(chunk_id, ids[place], first[i], _absent(rerank[i]), _absent(final[i]), fused[i], bool(exact[i]))
+        for i, (chunk_id, place) in enumerate(zip(ids[document_count:], places, strict=True))
+    )
+    return Page(name, kept, shown, had if counted else None, low, cut)
 
 
 def _number(value: float | None) -> float:

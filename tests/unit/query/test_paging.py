@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import tempfile
+import tracemalloc
+import zlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from query_service import paging
 from query_service.legs import Candidate
 from query_service.outcome import Place, Ranked
 from query_service.paging import MAX_SHOWN, Cursors, Kept, Page, mark
@@ -218,6 +222,24 @@ def test_what_is_sealed_comes_back_as_far_as_there_is_room(left: int, shown: int
     with pytest.raises(FieldError, match="cursor"):
         Cursors(b"other").open(ANN, request.model_copy(update={"cursor": cursor}))
     assert Cursors(b"key").seal(ANN, request, Page("g1", shown=frozenset(mark(str(i)) for i in range(1000)))) is None
+
+
+@pytest.mark.requirement("E4")
+def test_a_cursor_is_compressed_and_what_is_opened_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = SearchRequest(query="plan")
+    fused = [1 / (60 + i) + (1 / (61 + 2 * i) if i % 3 else 0.0) for i in range(90)]
+    ranked = [replace(passage(i), rerank=None, fused=f, final=f * 30, first=f * 30) for i, f in enumerate(fused)]
+    cursor = Cursors(b"key").seal(ANN, request, Page("minilm", tuple(ranked)))
+    assert cursor is not None
+    assert len(cursor) < 0.85 * (90 * (16 + 16 + 2 + 1 + 16) * 4 / 3), "a fifth of what is not random is saved"
+    monkeypatch.setattr(paging, "_packed", lambda page: bytes([3]) + zlib.compress(bytes(10_000_000), 9))
+    bomb = Cursors(b"key").seal(ANN, request, Page("minilm"))
+    assert bomb is not None and len(bomb) <= MAX_CURSOR
+    tracemalloc.start()
+    with pytest.raises(FieldError, match="cursor"):
+        Cursors(b"key").open(ANN, request.model_copy(update={"cursor": bomb}))
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
 
 # ---------------------------------------------------------------- whatever happens in between
