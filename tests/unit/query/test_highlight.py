@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import sys
+from collections.abc import Callable
 
 import pytest
 import regex
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pipeline import analysis
 from query_service.highlight import snippet
 from query_service.matching import Words, matches
+from schemas.api_ranking import Snippet
 
 FILLER = "Nothing of interest stands here at all. "
 
@@ -145,13 +147,26 @@ def test_snippets_are_honest(text: str, data: st.DataObject, limit: int) -> None
 
 
 @pytest.mark.requirement("E4", "D1")
-def test_long_passages_take_milliseconds() -> None:
+def test_long_passages_cost_little_more_than_short_ones() -> None:
     text = (FILLER + "The café serves its famous soup. ") * 280
     words = Words.of("famous soup café pump")
-    best = 1.0
-    for _ in range(5):
-        start = time.thread_time()
-        found = snippet(text[:20_000], words, 320)
-        best = min(best, time.thread_time() - start)
-    assert found.highlights
-    assert best < 0.005
+    calls = {size: _calls(lambda size=size: snippet(text[:size], words, 320)) for size in (2_000, 20_000)}  # type: ignore[misc]
+    # Work grows with the matches that are looked at, which are bounded.
+    assert calls[20_000] < 10 * calls[2_000] and calls[20_000] < 12_000, calls
+
+
+def _calls(work: Callable[[], Snippet]) -> int:
+    """Functions called, Python's and built in: the same on a busy machine."""
+    count = 0
+
+    def counted(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    work()  # what is looked up once
+    sys.setprofile(counted)
+    try:
+        assert work().highlights
+    finally:
+        sys.setprofile(None)
+    return count
