@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from tests.browser.test_page import picture, sign_in
 from tests.product import Product, until
@@ -207,7 +207,12 @@ def test_an_answer_that_breaks_off_leaves_nothing_that_was_not_confirmed(page: P
 def test_a_conversation_goes_on_and_a_new_one_knows_nothing_of_it(page: Page, told: Product) -> None:
     sign_in(page, told, "ann")
     sent: list[dict[str, Any]] = []
-    page.on("request", lambda r: sent.append(r.post_data_json) if r.url.endswith("/v1/answer") else None)
+
+    def note(request: Request) -> None:
+        if request.url.endswith("/v1/answer"):
+            sent.append(json.loads(request.post_data or ""))
+
+    page.on("request", note)
     ask(page, "How long does a refund take to reach the customer's account?")
     expect(page.locator("#ask-status")).to_contain_text("Answered", timeout=30_000)
     assert page.input_value("#question") == ""
