@@ -10,9 +10,11 @@ import asyncio
 import os
 import random
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
 from infra import corpus
 from infra.bench.ranking.plain import PLAIN_TENANT, copy_without_paths
@@ -42,6 +44,7 @@ PROCESSES = ("control", "access", "index", "owner")
 SHARES: dict[State, float] = {"all hot": 0.0, "20 % hot": 0.8, "all cold": 1.0}  # of the documents in cold
 TOGETHER = 4  # questions at once, where no time is measured
 SEED = 20
+OLDEST_DAYS = 730
 K = 10
 
 
@@ -70,6 +73,7 @@ def ranking_quality(session: Session) -> Iterable[Result]:
     session.close_world()
     world = World(session.endpoints, session.folder / "worlds" / NAME, PROCESSES)
     shutil.copytree(paths.wiki, world.wiki, dirs_exist_ok=True)
+    _aged(world.wiki)
     made = session.world(NAME, lambda: world)
     most = sizes_of(session).questions
     articles = articles_of(session, made)
@@ -98,6 +102,15 @@ def ranking_quality(session: Session) -> Iterable[Result]:
 
 
 # ---------------------------------------------------------------- documents
+
+
+def _aged(wiki: Path) -> None:
+    """Dates of last update that have nothing to do with the questions: what a preference for newer documents costs
+    those who did not ask for the newest. A checkout's own dates are all alike."""
+    drawn, now = random.Random(SEED), time.time()
+    for page in sorted(path for path in wiki.rglob("*") if path.is_file()):
+        at = now - drawn.uniform(0, OLDEST_DAYS) * 86_400
+        os.utime(page, (at, at))
 
 
 def _documents(session: Session, world: World, *, with_articles: bool) -> list[DocumentRef]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pipeline.settings import Settings
+from pipeline.settings_query import RankingSettings
 
 State = Literal["all hot", "20 % hot", "all cold"]
 USUAL: State = "20 % hot"
@@ -28,6 +29,7 @@ class Variant:
     request: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
     rerank: Mapping[str, Any] = field(default_factory=dict)
+    ranking: Mapping[str, Any] = field(default_factory=dict)
     state: State = USUAL
     against: str = FUSED
     remembered: bool = False
@@ -42,12 +44,13 @@ class Variant:
         request = {"mode": "hybrid", "duplicates": "fold", "diversity": settings.query.diversity, **self.fields()}
         query = {"fusion": settings.query.fusion, "candidates": settings.query.candidates, **self.query}
         rerank = {"share": settings.rerank.share, **self.rerank} if request["rerank"] != "off" else {}
-        parts = (request, query, rerank)
+        parts = (request, query, rerank, self.ranking)
         return (*(tuple(sorted(part.items())) for part in parts), self.state, self.plain, self.remembered)
 
     def service(self) -> tuple[tuple[str, Any], ...]:
         """What tells its query service from others; variants with equal ones share it."""
         named = [*self.query.items(), *((f"rerank.{k}", v) for k, v in self.rerank.items())]
+        named += [(f"ranking.{k}", v) for k, v in self.ranking.items()]
         return (*sorted(named), ("remembered", self.remembered))
 
     def settings(self, settings: Settings) -> Settings:
@@ -56,7 +59,8 @@ class Variant:
         rerank = settings.rerank.model_copy(update={"full_ms": LATE_MS, **self.rerank})
         if self.remembered:  # its time is not measured
             rerank = rerank.model_copy(update={"threads": os.cpu_count() or 1})
-        return settings.model_copy(update={"query": query, "rerank": rerank})
+        ranking = {"*": RankingSettings.model_validate(dict(self.ranking))} if self.ranking else settings.ranking
+        return settings.model_copy(update={"query": query, "rerank": rerank, "ranking": ranking})
 
 
 def _full(name: str, candidates: int, share: float, **more: Any) -> Variant:
@@ -80,6 +84,9 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("50 candidates", "depth", query={"candidates": 50}),
     Variant("100 candidates", "depth", query={"candidates": 100}),
     Variant("copies kept", "folding", {"duplicates": "keep"}),
+    Variant("recency 0.1", "weights", ranking={"recency_share": 0.1}),
+    Variant("recency 0.2", "weights", ranking={"recency_share": 0.2}),
+    Variant("recency 0.4", "weights", ranking={"recency_share": 0.4}),
     Variant("fast", "reranker", {"rerank": "fast"}),
     _full("full 10, 0.7", 10, 0.7),
     _full("full 10, 0.5", 10, 0.5),
