@@ -124,7 +124,7 @@ def fold(made: Made) -> int:
 
 
 def fitted(told: Sequence[Made], least: float) -> dict[str, float]:
-    """Weights by name. The intercept is moved so that at ``least`` the F1 of abstention is largest, in
+    """Weights by name. The intercept is moved so that ``least`` is the best place to refuse at, in
     cross-validation; of equal places the middle one. Those without signals take no part."""
     used = [made for made in told if made.signals is not None and made.text]
     weights = _plain(used)
@@ -154,15 +154,18 @@ def _odds(value: float) -> float:
 
 
 def _best_place(told: Sequence[Made], odds: Sequence[float]) -> float:
-    """The log odds below which refusing has the largest F1."""
+    """The log odds below which to refuse."""
     places = sorted(odds)
     between = [(a + b) / 2 for a, b in pairwise(places)]
     cannot = sum(not made.answerable for made in told)
 
-    def f1(place: float) -> float:
-        refused = [made.answerable for made, value in zip(told, odds, strict=True) if value < place]
-        return 2 * sum(not can for can in refused) / max(1, len(refused) + cannot)
+    def worth(place: float) -> float:
+        """Share of right replies plus the F1 of refusing: alone the one refuses little, the other much."""
+        refused = [value < place for value in odds]
+        noticed = sum(no and not made.answerable for made, no in zip(told, refused, strict=True))
+        complete = sum(made.complete and not no for made, no in zip(told, refused, strict=True))
+        return (noticed + complete) / len(told) + 2 * noticed / max(1, sum(refused) + cannot)
 
-    best = max((f1(place) for place in between), default=0.0)
-    top = [place for place in between if f1(place) == best]
+    best = max((worth(place) for place in between), default=0.0)
+    top = [place for place in between if worth(place) == best]
     return top[len(top) // 2] if top else 0.0

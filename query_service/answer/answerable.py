@@ -1,7 +1,7 @@
 """Whether the passages answer the question: by the search's strength and by the best of their sentences. Pure.
 
-A logistic combination, fitted on the golden questions (docs/abstention.md). Where the models that it needs did not
-speak, the search's own ``weak`` decides.
+A logistic combination, fitted by ``headwater bench extractive`` (docs/abstention.md). Where the models that it needs
+did not speak, the search's own ``weak`` decides.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from functools import cache
 from pathlib import Path
 
 from query_service.answer.extractive import Weighed
+from query_service.answer.insisted import SIGNALS
 from query_service.answer.strength import logistic, strength
 from schemas.api import SearchResponse
 
-NAMES = ("cosine", "single", "joint", "heaviest", "names", "reranker", "top", "cross")
+NAMES = ("single", "joint", "names", "reranker", "cross", *SIGNALS)
 
 
 def signals(query: str, response: SearchResponse, weighed: Weighed | None) -> dict[str, float] | None:
-    """Each between 0 and about 1: those of the search, ``top``: the best sentence's score, ``cross``: what the reranker
-    says of the best sentences. None where a model did not speak."""
+    """Each between 0 and about 1: those of the search, ``cross``: what the reranker says of the best
+    sentences, and what ``About.signals`` says of them. None where a model did not speak."""
     if weighed is None or weighed.cross is None:
         return None
-    found = strength(query, response).signals
+    found = dict(strength(query, response).signals)
     if "reranker" not in found:
         return None
-    return {**found, "top": max(weighed.scores, default=0.0), "cross": logistic(weighed.cross / 2)}
+    found.update(weighed.signals, cross=logistic(weighed.cross / 2))
+    return found
 
 
 def score(found: dict[str, float]) -> float:

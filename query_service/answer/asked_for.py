@@ -43,7 +43,8 @@ _KINDS: tuple[tuple[Asked, re.Pattern[str]], ...] = tuple(
         ("how_to", r"\b(?:how (?:do|does|can|should|to|must|may|could)|what (?:should|must|do|can) (?:i|we|one|you)|"
                    r"what now|"
          r"what to do|steps?|procedure|instructions?|(?:re)?set ?up|factory reset|runbook|wie (?:kann|muss|soll|richte|"
-         r"installiere|mache|geht)|was (?:muss|soll|ist) .* (?:tun|machen)|comment|cómo|como hago|как)\b|怎么办|どう"),
+         r"installiere|mache|geht)|wie (?!viel|lange|oft|hoch)\w+ (?:ich|man|wir)|was tun|"
+         r"was (?:muss|soll|ist) .* (?:tun|machen)|comment|cómo|como hago|как)\b|怎么办|どう"),
         ("definition", r"^\W*(?:what(?:'s| is| are| was| were| does) (?:an? |the )?[^?]{1,60}(?:mean|stand "
                        r"for)?\s*\??\s*$|"
          r"define\b|meaning of\b|was (?:ist|sind|bedeutet)\b|qu'est-ce qu|que (?:es|significa)\b|qué (?:es|"

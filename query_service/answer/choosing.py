@@ -12,17 +12,27 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from query_service.answer.asked_for import asked_for
+from query_service.answer.asked_for import asked_for, holds
 from query_service.answer.relevance import Known, Question, repeats
 from query_service.answer.units import Unit
 
 MOST_STEPS = 14  # sentences of a list that is taken whole; it counts as one
 ALIKE = 0.75  # share of words in common from which two pieces say the same
+FOLLOWING = 2  # sentences that may belong to one before them
+TITLED, TOLD = 0.35, 0.6  # share of a question's words in the headings of steps, and there and in the steps
 LATER = 0.75  # of its score: so good has to be something in effect that replaces what is not
 # A prohibition limits what is said before it, whatever is asked.
 _FORBIDS = re.compile(
     r"\W*(?:do not|don't|never|must not|may not|no\s+\w+ (?:is|are) allowed|(?:\w+\s+){0,3}(?:dürfen?|sollen?) nicht|"
     r"niemals|ne\s+\w+\s+(?:pas|jamais)|no\s+se\s+(?:debe|puede)|nunca)\b",
+    re.IGNORECASE,
+)
+# The other side of a bound: one half of such a rule misleads.
+_BEYOND = re.compile(
+    r"(?:any|every)thing (?:above|below|over|under|beyond|else|more|less)\b|"
+    r"(?:above|below|over|under|beyond|from) (?:it|that|this|\d)|(?:larger|smaller|longer|shorter|higher|lower|later|"
+    r"earlier) \w+|all others|otherwise|afterwards|alles (?:andere|darüber|darunter)|darüber|darunter|sonst|danach\b|"
+    r"(?:ab|über|unter) \d",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -73,15 +83,17 @@ def choose(
     ranked = _in_effect(ranked, pieces, scores)
     if not ranked or scores[ranked[0]] < fall.floor:
         return []
-    best = scores[ranked[0]]
-    taken = _Taken(most)
     steps = "how_to" in asked_for(question.text)
+    if steps:
+        ranked = _steps_first(question, ranked, pieces)
+    best = max(scores[n] for n in ranked)
+    taken = _Taken(most)
     for number in ranked:
-        if taken.left < 1 or scores[number] < fall.share * best:
+        if taken.left < 1 or (taken.places and scores[number] < fall.share * best):
             break
         if number in taken.places or _said(pieces[number], [pieces[n] for n in taken.places]):
             continue
-        _take(number, pieces, taken, whole=steps and pieces[number].unit.kind == "step")
+        _take(number, pieces, taken, steps=steps)
     return _ordered(list(taken.places), pieces, scores)
 
 
@@ -91,8 +103,24 @@ def _in_effect(ranked: list[int], pieces: Sequence[Known], scores: Sequence[floa
     return [n for n in ranked if pieces[n].in_effect or current < LATER * scores[n]]
 
 
-def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -> None:
-    if whole:
+def _steps_first(question: Question, ranked: list[int], pieces: Sequence[Known]) -> list[int]:
+    """With the list of steps in front that stands under what the question asks how to do, where there is one: a remark
+    beside it may share more words."""
+    best, of = 0.0, -1
+    for number in ranked:
+        one = pieces[number]
+        if one.unit.kind != "step":
+            continue
+        listed = frozenset(word for n in _list_of(number, pieces) for word in pieces[n].words)
+        above = sum(question.rarity[word] for word in question.words if word in one.headings)
+        both = sum(question.rarity[word] for word in question.words if word in one.headings or word in listed)
+        if above >= TITLED and both >= TOLD and both > best:
+            best, of = both, number
+    return ranked if of < 0 else [of, *(n for n in ranked if n != of)]
+
+
+def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, steps: bool) -> None:
+    if steps and pieces[number].unit.kind == "step":
         listed = _list_of(number, pieces)
         if len(listed) <= MOST_STEPS:
             intro = [listed[0] - 1] if _announces(listed[0] - 1, listed[0], pieces) else []
@@ -102,11 +130,7 @@ def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -
             return
     needed = [number]
     # what limits it weighs more than what explains it
-    following = pieces[number + 1].unit if number + 1 < len(pieces) else None
-    if following is not None and _together(number, number + 1, pieces) and _limits(following):
-        needed.append(number + 1)
-    else:
-        needed.extend(_forbidden(number, 1, pieces))
+    needed.extend(_following(number, pieces, steps=steps))
     at = number
     while pieces[at].unit.dependent and at > 0 and _together(at - 1, at, pieces) and number - at < 2:
         at -= 1
@@ -124,6 +148,23 @@ def _take(number: int, pieces: Sequence[Known], taken: _Taken, *, whole: bool) -
             taken.add(more, 1)
             warnings = _forbidden(more[-1], 3, pieces)[: max(0, taken.left)]
             taken.add(warnings, len(warnings))
+
+
+def _following(number: int, pieces: Sequence[Known], *, steps: bool) -> list[int]:
+    """What is said next and belongs to it: the sentence that limits it, the other side of its bound, and, where it only
+    says what is the matter and the question is what to do, what to do."""
+    found: list[int] = []
+    told = holds(pieces[number].unit, "how_to") > 0 and not pieces[number].unit.dependent
+    for at in range(number + 1, min(number + 1 + FOLLOWING, len(pieces))):
+        unit = pieces[at].unit
+        if not _together(at - 1, at, pieces):
+            break
+        beyond = unit.kind == "sentence" and _BEYOND.match(unit.text) is not None
+        act = steps and unit.kind == "sentence" and (not told or unit.dependent) and holds(unit, "how_to") > 0
+        if not ((at == number + 1 and _limits(unit)) or beyond or act):
+            break
+        found.append(at)
+    return found or _forbidden(number, 1, pieces)
 
 
 def _limits(unit: Unit) -> bool:

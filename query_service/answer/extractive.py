@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
 from pipeline.errors import HeadwaterError
 from pipeline.ports import Vectors
 from query_service.answer.choosing import Fall, choose
+from query_service.answer.insisted import About, Near, insisted
 from query_service.answer.interface import Ask, Source, Written
 from query_service.answer.relevance import Known, Question, Weights, cheap, known, question_of, whole
 from query_service.answer.units import Unit, units
@@ -27,6 +28,7 @@ from query_service.rerank.interface import Reranking
 from schemas.generation import Generation
 
 log = logging.getLogger("headwater.query.answer")
+T = TypeVar("T")
 
 EMBEDDED = 40  # pieces that are compared by cosine
 LOOKED_AT = 3  # of the best, for whether they answer at all
@@ -61,6 +63,7 @@ class Weighed:
     scores: Sequence[float]
     fall: Fall
     cross: float | None = None  # the reranker's largest score of the best pieces, where it spoke
+    signals: Mapping[str, float] = field(default_factory=dict)  # of the best pieces (``About.signals``)
 
     def chosen(self, most: int) -> list[Unit]:
         """At most so many sentences, in order."""
@@ -121,45 +124,68 @@ class ExtractiveWriter:
         question = question_of(ask.query or ask.question, pieces)
         english = primary(ask.language) in (None, "en")
         weights = self._weights if english else replace(self._weights, cross=FOREIGN * self._weights.cross)
-        scores, crosses = await self._scores(question, pieces, weights, ask.deadline)
-        best = [crosses[n] for n in _best(scores, LOOKED_AT)]
-        cross = max((value for value in best if value is not None), default=None)
+        about = await asyncio.to_thread(About, insisted(question.text, ask.language), pieces)
+        scores, crosses = await self._scores(question, pieces, weights, about, ask.deadline)
+        best = _best(scores, LOOKED_AT)
+        cross = max((value for n in best if (value := crosses[n]) is not None), default=None)
         fall = self._fall if crosses[0] is not None else replace(self._fall, share=self._fall.plain)
-        return Weighed(question, pieces, scores, fall, cross)
+        near = await self._near(*about.unsaid(best), ask.deadline)
+        return Weighed(question, pieces, scores, fall, cross, about.signals(best, near))
 
     async def _scores(
-        self, question: Question, pieces: Sequence[Known], weights: Weights, deadline: float
+        self, question: Question, pieces: Sequence[Known], weights: Weights, about: About, deadline: float
     ) -> tuple[list[float], list[float | None]]:
         """In the order of the pieces, and what a cross-encoder said of each."""
         parts = cheap(question, pieces, weights)
         none: list[float | None] = [None] * len(pieces)
-        scores = whole(parts, none, none, weights)
+        factors = [about.factor(n) for n in range(len(pieces))]
+
+        def told(cosines: Sequence[float | None], crosses: Sequence[float | None]) -> list[float]:
+            found = whole(parts, cosines, crosses, weights)
+            return [score * factor for score, factor in zip(found, factors, strict=True)]
+
+        scores = told(none, none)
         nearest = _best(scores, EMBEDDED)
         cosines = _spread(await self._cosines(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
-        scores = whole(parts, cosines, none, weights)
+        scores = told(cosines, none)
         nearest = _best(scores, CROSSED)
         crosses = _spread(await self._crosses(question, [pieces[n] for n in nearest], deadline), nearest, len(pieces))
-        return whole(parts, cosines, crosses, weights), crosses
+        return told(cosines, crosses), crosses
 
     async def _cosines(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
         """In the order of the pieces; empty where the encoder did not say in time."""
-        generation = self._generation()
-        if self._encoders is None or generation is None or not self._encoders.warm(generation):
-            return []
-        encoders = self._encoders
 
-        async def compared() -> list[float]:
+        async def compared(encoders: Embedding, generation: Generation) -> list[float]:
             asked = await encoders.embed(generation, question.text)
             found = await asyncio.gather(*(encoders.embed_passage(generation, in_context(one.unit)) for one in pieces))
             return [float(value) for value in np.concatenate(found) @ asked.reshape(-1)]
 
+        return await self._embedded(compared, deadline) or []
+
+    async def _near(self, asked: Sequence[str], said: Sequence[str], deadline: float) -> Near:
+        """Cosines of words to words; empty where the encoder did not say in time."""
+        if not asked or not said:
+            return {}
+
+        async def compared(encoders: Embedding, generation: Generation) -> Near:
+            words = dict.fromkeys((*asked, *said))
+            found = await asyncio.gather(*(encoders.embed_passage(generation, word) for word in words))
+            of = {word: vector.reshape(-1) for word, vector in zip(words, found, strict=True)}
+            return {one: {other: float(of[one] @ of[other]) for other in said} for one in asked}
+
+        return await self._embedded(compared, deadline) or {}
+
+    async def _embedded(self, work: Callable[[Embedding, Generation], Awaitable[T]], deadline: float) -> T | None:
+        generation = self._generation()
+        if self._encoders is None or generation is None or not self._encoders.warm(generation):
+            return None
         try:
-            return await asyncio.wait_for(compared(), _patience(COSINE_S, deadline))
+            return await asyncio.wait_for(work(self._encoders, generation), _patience(COSINE_S, deadline))
         except TimeoutError:
-            return []
+            return None
         except HeadwaterError as error:
             log.warning("sentences were not compared by cosine", extra={"fields": {"error": type(error).__name__}})
-            return []
+            return None
 
     async def _crosses(self, question: Question, pieces: Sequence[Known], deadline: float) -> list[float]:
         """Of the first pieces, as many as were scored."""
@@ -200,7 +226,7 @@ def _joined(before: Unit | None, unit: Unit) -> str:
             return f"{'' if before is None else chr(10)}{unit.shown}\n{note}"
         return f"{'' if before is None else ' '}`{unit.text.strip()}`{note}"
     if unit.opens or unit.kind == "row":
-        return f"{'' if before is None else chr(10)}- {unit.text}{note}"
+        return f"{'' if before is None else chr(10)}{unit.mark or '-'} {unit.text}{note}"
     if before is None:
         return f"{unit.text}{note}"
     apart = before.source != unit.source or before.kind == "row" or (before.group != unit.group and before.group >= 0)

@@ -66,6 +66,7 @@ class Known:
     identifiers: frozenset[str]
     rank: int
     in_effect: bool
+    title: str = ""
 
 
 def known(unit: Unit, title: str, rank: int, in_effect: bool) -> Known:
@@ -75,7 +76,7 @@ def known(unit: Unit, title: str, rank: int, in_effect: bool) -> Known:
     names = frozenset(analysis.identifiers(unit.text))
     return Known(
         unit, frozenset(stems(unit.text)), frozenset(stems(above)),
-        frozenset(stems(nearest)), names, rank, in_effect,
+        frozenset(stems(nearest)), names, rank, in_effect, title,
     )  # fmt: skip
 
 

@@ -31,12 +31,17 @@ _DEPENDENT = re.compile(
     r"therefore|"
     r"thus|hence|so|also|however|but|otherwise|instead|nevertheless|in that case|if so|if not|the latter|the former|"
     r"until then|after that|most of them|most are|half of them|the rest|"
+    r"(?:any|every)thing (?:above|below|over|under|beyond|else|more|less)|all others|"
+    r"(?:above|below|over|under|beyond) (?:it|that|this|which|\d\S*)|"
+    r"alles (?:andere|darüber|darunter)|darüber|darunter|"
     r"dies|diese[rsmn]?|es|sie|er|dadurch|dabei|dafür|damit|daher|deshalb|dann|jedoch|allerdings|sonst|andernfalls|"
     r"cela|ceci|ce|cette|ces|il|elle|ils|elles|donc|alors|cependant|sinon|"
     r"esto|esta|este|estos|estas|ello|ellos|ellas|entonces|sin embargo|por eso|así)\b(?!\s+(?:page|document|section|"
     r"guide)\b)",
     re.IGNORECASE,
 )
+# "Renew it with …" as well: what "it" is stands before.
+_POINTS_BACK = re.compile(r"[A-Z][a-z]+ (?:it|them|this)\b")
 # Nothing in these answers anything.
 _BOILERPLATE = re.compile(
     r"(?:home|table of contents|contents|see also|related (?:pages|links|articles)|last (?:updated|modified|edited)|"
@@ -67,6 +72,7 @@ class Unit:
     key: str = ""  # first cell of a row
     opens: bool = False  # an item of a list begins with it
     lead: str = ""  # the line with a colon that the list stands under: "On the first day"
+    mark: str = ""  # of a numbered step that opens: "3."
 
     @property
     def shown(self) -> str:
@@ -146,8 +152,9 @@ def _prose(raw: str, gap: str, place: _Place) -> Iterator[Unit]:
     if said and len(said) <= MOST and not is_furniture(said):
         yield Unit(
             place.source, 0, said, place.item or "sentence", _headings(place), place.group if place.in_group else -1,
-            dependent=item is None and bool(_DEPENDENT.match(said)), limiting=item is None and is_limiting(said),
+            dependent=item is None and is_dependent(said), limiting=item is None and is_limiting(said),
             opens=item is not None, lead=place.lead if place.in_group == "list" else "",
+            mark=f"{item['number'].strip('().')}." if item is not None and item["number"] else "",
         )  # fmt: skip
 
 
@@ -192,6 +199,11 @@ def plain(text: str) -> str:
     """Words without marks of emphasis, addresses of links, and footnote marks of the source."""
     text = _FOOTNOTE.sub("", _LINK.sub(r"\1", text))
     return " ".join(_EMPHASIS.sub(r"\2", text).split())
+
+
+def is_dependent(text: str) -> bool:
+    """Whether a sentence says nothing without the one before it."""
+    return _DEPENDENT.match(text) is not None or _POINTS_BACK.match(text) is not None
 
 
 def is_furniture(text: str) -> bool:

@@ -78,9 +78,58 @@ def test_steps_are_told_whole_and_in_order() -> None:
     )
     said = written(ask("How do I remove the training entry?", source(1, text)))
     assert said == (
-        "- Start the editor.[^1]\n- Open the hosts file.[^1]\n- Delete the training line.[^1]\n- Restart the "
+        "1. Start the editor.[^1]\n2. Open the hosts file.[^1]\n3. Delete the training line.[^1]\n4. Restart the "
         "browser.[^1]"
     )
+
+
+@pytest.mark.requirement("B8")
+def test_steps_under_the_asked_heading_come_before_a_remark_that_shares_more_words() -> None:
+    remark = source(1, "Whoever wants to renew the certificate of the plant asks a day before.", title="Safe")
+    steps = source(2, "## Renewing the certificate\n\n1. Sign the request.\n2. Restart both gateways.", title="Plant")
+    said = written(ask("How do I renew the certificate of the plant?", remark, steps), sentences=1)
+    assert said == "1. Sign the request.[^2]\n2. Restart both gateways.[^2]"
+
+
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize(
+    "second",
+    ["Anything above is signed by the board.", "Above 900 euros the board signs.", "Above that, the board signs."],
+)
+def test_a_bound_is_told_from_both_sides(second: str) -> None:
+    text = f"Orders up to 900 euros are signed by the team lead. {second} Tea is free."
+    said = written(ask("Who signs an order of 2,000 euros?", source(1, text)))
+    assert said == f"Orders up to 900 euros are signed by the team lead.[^1] {second}[^1]"
+
+
+@pytest.mark.requirement("B8")
+def test_what_to_do_comes_with_what_is_the_matter_and_not_from_another_code() -> None:
+    text = (
+        "## ERR_A_10\n\nThe lease was lost. Restart it with `ctl restart`.\n\n## ERR_A_20\n\nThe queue is full. Do not "
+        "purge the queue."
+    )
+    assert written(ask("How do I fix ERR_A_10?", source(1, text))) == (
+        "The lease was lost.[^1] Restart it with `ctl restart`.[^1]"
+    )
+    one = "If the client shows ERR_B_1, its certificate has expired. Renew it with `ctl renew` and restart the client."
+    assert written(ask("How do I fix ERR_B_1?", source(1, one))).endswith("restart the client.[^1]")
+
+
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("What is the default of poll.rate in 5.2.0?", "The setting poll.rate now is 15 seconds."),
+        ("What is the default of poll.rate in 5.1.0?", "The setting poll.rate is 60 seconds."),
+    ],
+)
+def test_of_two_versions_the_one_that_is_asked_for_is_told(question: str, wanted: str) -> None:
+    text = (
+        "## 5.2.0\n\nThe setting poll.rate now is 15 seconds.\n\n## 5.1.0\n\nThe setting poll.rate is 60 seconds. Windows 8 "
+        "is gone."
+    )
+    said = written(ask(question, source(1, text)))
+    assert wanted in said and said.count("seconds") == 1
 
 
 def test_a_limit_comes_with_what_it_limits() -> None:
