@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Literal
 
+from infra.answer_judging import Assessor, Embed
 from infra.asking import QueryApi
 from infra.corpus import pages
 from infra.errors import InfraError
 from infra.golden_run import Paths, questions_of
 from pipeline.answer_diagnosis import Diagnosis, Looked, diagnose, held, in_corpus
-from pipeline.answer_quality import count_words, lacking, plain_text, supported_by_words
+from pipeline.answer_quality import answer_relevance, count_words, lacking, plain_text, supported_by_words
 from pipeline.answer_report import (
     Answered,
     AnswerReport,
@@ -92,6 +93,8 @@ def run_answers(
     store_run: bool = False,
     oracle: Oracle | None = None,
     every: int = 1,
+    assessor: Assessor | None = None,
+    embed: Embed | None = None,
 ) -> AnswerRun:
     """Ask all questions and judge what came; each that is not right is diagnosed.
 
@@ -103,6 +106,8 @@ def run_answers(
         store_run: the run becomes the baseline of its style, if nothing else fails.
         oracle: the answerer alone, for diagnoses.
         every: each so many-th question alone, for a look that takes a minute.
+        assessor: a generator that reads the answers; relevance is then by questions that it makes from them.
+        embed: of question and answer, for relevance where there is no assessor.
 
     Raises:
         InfraError: the service does not answer, or a file of the golden set cannot be used.
@@ -114,14 +119,16 @@ def run_answers(
         answers = []
         for number, question in enumerate(questions, 1):
             response = api.answer(question.user, question.tenant, request_of(question, style))
-            answers.append(answered(question, facts.get(question.id, ()), response, corpus))
+            one = answered(question, facts.get(question.id, ()), response, corpus)
+            answers.append(_assessed(one, response, assessor, embed))
             progress(number, len(questions))
         diagnoses = tuple(
             found
             for one in answers
             if not one.right and (found := _diagnosed(api, one, corpus, readers, oracle)) is not None
         )
-        report = score_answers(answers, style, may_read=readers.may_read)
+        judge = assessor.standing if assessor is not None else None
+        report = score_answers(answers, style, may_read=readers.may_read, judge=judge)
         baseline = load(paths.baseline, style)
         if baseline is not None and every > 1:  # what was not asked is not missing
             asked = {one.id: value for one in questions if (value := baseline.per_question.get(one.id)) is not None}
@@ -180,6 +187,23 @@ def answered(question: Question, facts: Facts, response: AnswerResponse, corpus:
         fallback=response.fallback,
         pages=corpus.texts,
     )
+
+
+def _assessed(one: Answered, response: AnswerResponse, assessor: Assessor | None, embed: Embed | None) -> Answered:
+    """With its relevance, and a score for each sentence where somebody gives one."""
+    if not one.answered:
+        return one
+    said = " ".join(claim.text for claim in one.claims)
+    if assessor is None:
+        if embed is None:
+            return one
+        return replace(one, relevance=answer_relevance(embed(one.question.question), answer=embed(said)))
+    asked, quotes = one.question.question, {c.number: c.quote for c in response.citations}
+    claims = tuple(
+        replace(claim, judged=assessor.score(asked, claim.text, [quotes[n] for n in sentence.citations]))
+        for claim, sentence in zip(one.claims, response.sentences, strict=True)
+    )
+    return replace(one, claims=claims, relevance=assessor.relevance(asked, said))
 
 
 # -- diagnosis ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Whether a model may judge answers: its agreement with labels given by hand, stored beside them.
 
-A judge's scores are always shown, and gate nothing until a record stands that names this model and this prompt and was
-made on at least 200 labels.
+A judge's scores are left out of what people read until a record stands that names this model and this prompt, was made
+on at least 200 labels, and reaches the kappa that is asked for. They gate nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether a judge's scores may gate; ``why`` is shown beside them."""
+    """Whether a judge's scores count; ``why`` is shown beside them."""
 
     counts: bool
     why: str

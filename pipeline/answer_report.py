@@ -14,7 +14,17 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.answer_quality import FLOOR, faithfulness, lacking, says, section_of, share, supported_by_words
+from pipeline.answer_judge import Standing
+from pipeline.answer_quality import (
+    FLOOR,
+    Relevance,
+    faithfulness,
+    lacking,
+    says,
+    section_of,
+    share,
+    supported_by_words,
+)
 from pipeline.golden import KINDS, GoldenError, Hit, Label, Question, level
 from pipeline.quality import (
     Abstention,
@@ -39,6 +49,7 @@ class Claim:
     text: str
     support: float  # the service's checker
     by_words: bool
+    judged: float | None = None  # a judge's score, 0.2 to 1
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,7 @@ class Answered:
     ms: float | None = None
     tokens: int = 0
     fallback: str | None = None
+    relevance: Relevance | None = None
     pages: Mapping[str, str] = field(default_factory=dict, repr=False)  # texts by path
 
     @property
@@ -115,6 +127,13 @@ class AnswerReport(_Frozen):
     wrong_editions: tuple[str, ...]
     withheld: int
     fallbacks: int
+    relevance: float | None = None  # mean over the answers of which it is known
+    relevance_by: str | None = None  # two measures, never mixed
+    relevance_of: int = 0
+    judge: str | None = None  # whether a judge's scores count, and why
+    judge_counts: bool = False
+    judged: float | None = None  # its mean score of a claim
+    judged_claims: int = 0
     interval: Interval
     per_question: dict[str, float]
 
@@ -128,13 +147,21 @@ class _Totals:
     words: list[int] = field(default_factory=list)
 
 
-def score_answers(answers: Sequence[Answered], style: str, *, may_read: MayRead | None = None) -> AnswerReport:
-    """All figures of a run. Raises GoldenError where nothing was asked."""
+def score_answers(
+    answers: Sequence[Answered], style: str, *, may_read: MayRead | None = None, judge: Standing | None = None
+) -> AnswerReport:
+    """All figures of a run. Raises GoldenError where nothing was asked, ValueError where answers come with relevance
+    measured in two ways."""
     if not answers:
         raise GoldenError("no question was asked, so there is nothing to score")
     per_question = {a.question.id: float(a.right) for a in answers}
     claims = [(a, claim) for a in answers for claim in a.claims]
     kinds = {kind: [a for a in answers if a.question.kind == kind] for kind in KINDS}
+    relevances = [a.relevance for a in answers if a.relevance is not None]
+    ways = {one.by for one in relevances}
+    if len(ways) > 1:
+        raise ValueError("relevance was measured in two ways, which have no common mean")
+    scores = [claim.judged for _, claim in claims if claim.judged is not None]
     return AnswerReport(
         style=style,
         questions=len(answers),
@@ -153,6 +180,13 @@ def score_answers(answers: Sequence[Answered], style: str, *, may_read: MayRead 
         ),
         withheld=sum(a.withheld for a in answers),
         fallbacks=sum(a.fallback is not None for a in answers),
+        relevance=float(np.mean([one.value for one in relevances])) if relevances else None,
+        relevance_by=next(iter(ways), None),
+        relevance_of=len(relevances),
+        judge=judge.why if judge is not None else None,
+        judge_counts=judge is not None and judge.counts,
+        judged=float(np.mean(scores)) if scores else None,
+        judged_claims=len(scores),
         interval=bootstrap(list(per_question.values())),
         per_question=per_question,
     )

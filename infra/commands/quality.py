@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from infra.answer_run import AnswerRun, Style, run_answers
+from infra.answer_judging import assessing, embedding
+from infra.answer_run import AnswerRun, run_answers
 from infra.asking import QueryApi
 from infra.commands.output import JsonFlag, console, emit_json, progress_console, table
 from infra.commands.quality_answers import plain_answers, show_answers
@@ -76,13 +77,21 @@ def quality(
 
 
 def _answers(
-    api: QueryApi, world: Settings, paths: Paths, style: Style, report: Reporter, store_baseline: bool
+    api: QueryApi,
+    world: Settings,
+    paths: Paths,
+    style: Literal["extractive", "generated"],
+    report: Reporter,
+    store_baseline: bool,
 ) -> AnswerRun:
     def progress(done: int, total: int) -> None:
         report.step("answers", f"{done} of {total}", done / total)
 
-    with oracle_of(world, style) as oracle:
-        made = run_answers(api, paths, style, progress, store_run=store_baseline, oracle=oracle)
+    with oracle_of(world, style) as oracle, assessing(world) as assessor:
+        made = run_answers(
+            api, paths, style, progress, store_run=store_baseline, oracle=oracle, assessor=assessor,
+            embed=embedding(world),
+        )  # fmt: skip
     report.finish("answers", f"{made.report.questions} asked, {made.report.overall.answered} answered")
     return made
 

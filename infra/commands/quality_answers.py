@@ -8,7 +8,7 @@ from rich.console import Console
 
 from infra.answer_run import AnswerRun
 from infra.commands.output import table
-from pipeline.answer_report import Answered, Figures
+from pipeline.answer_report import Answered, AnswerReport, Figures
 
 SHOWN = 3  # sentences that the measure of words does not find, at most
 
@@ -89,6 +89,12 @@ def show_answers(out: Console, made: AnswerRun) -> None:
         f" {_three(abstention.recall)}, F1 {_three(abstention.f1)}",
         f"exposures: {len(report.exposures)}, wrong editions: {len(report.wrong_editions)}",
     ]
+    if report.relevance is not None:
+        lines.append(
+            f"relevance by {report.relevance_by}: {report.relevance:.3f}, mean of {report.relevance_of} answers"
+        )
+    if report.judge is not None:
+        lines.append(_judged(report))
     if report.fallbacks:
         lines.append(f"{report.fallbacks} answers were taken from the sources although a generator was wanted")
     if made.comparison is not None:
@@ -105,6 +111,13 @@ def show_answers(out: Console, made: AnswerRun) -> None:
     _show_diagnoses(out, made)
     for reason in made.reasons:
         out.print(f"fails: {reason}", style="red", highlight=False, markup=False)
+
+
+def _judged(report: AnswerReport) -> str:
+    """A judge that does not count is named without a figure: people would take it for one."""
+    if not report.judge_counts:
+        return f"judge: its scores are left out, {report.judge}"
+    return f"judge: {_three(report.judged)} of 1, mean of {report.judged_claims} sentences; {report.judge}"
 
 
 def _show_diagnoses(out: Console, made: AnswerRun) -> None:

@@ -85,11 +85,26 @@ _LEAD = re.compile(
     r"^\s*(?:\*\*)?(?:final answer|answer|antwort|réponse|respuesta|response)(?:\*\*)?\s*:\s*(?:\*\*)?\s*",
     re.IGNORECASE,
 )
+# "According to the text, …": small models begin so, and no source says it of itself. A bare "document" may be one that
+# the source speaks of.
+_GIVEN = r"(?:provided|given|supplied|above|cited)"
+_PREFACE = re.compile(
+    rf"^\s*(?:(?:according to|based on|as (?:stated|described|mentioned|noted) in)\s+(?:the\s+)?"
+    rf"(?:{_GIVEN}\s+(?:{_WORD}|texts?|context|documentation|information|excerpts?)|texts?|context|sources?|passages?)"
+    rf"(?:\s+{_GIVEN})?\s*,|the\s+(?:{_GIVEN}\s+)?(?:text|source|passage|context)s?\s+(?:says?|states?|mentions?)\s+that)"
+    r"\s+(?=\S)",
+    re.IGNORECASE,
+)
 
 
 def plain(text: str) -> str:
-    """The words of a sentence: no emphasis, no backticks, no label before it, one blank between words."""
+    """The words of a sentence: no emphasis, no backticks, no label or "According to the text," before it, one blank
+    between words."""
     text = _LEAD.sub("", _QUOTE.sub("", visible(text)))
+    if preface := _PREFACE.match(text):
+        text = text[preface.end() :]
+        first = text.split(maxsplit=1)[0]
+        text = text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
     kept: list[str] = []
 
     def keep(match: re.Match[str]) -> str:

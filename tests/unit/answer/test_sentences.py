@@ -153,3 +153,22 @@ def test_whatever_is_written_memory_is_bounded(part: str) -> None:
         reading.feed(part)
     held = sum(len(str(value)) for value in vars(reading).values())
     assert held < 25_000
+
+
+@pytest.mark.requirement("B8")
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("According to the text, you may stay up to three days.[^1]", "You may stay up to three days."),
+        ("Based on the provided information, it takes ten minutes.[^1]", "It takes ten minutes."),
+        ("The source states that E17 means pending.[^1]", "E17 means pending."),
+        ("According to the sources given, iLO is off.[^1]", "iLO is off."),
+        ("According to the contract, rent is due.[^1]", "According to the contract, rent is due."),
+        ("According to the document, rent is due.[^1]", "According to the document, rent is due."),
+        ("The text says nothing.[^1]", "The text says nothing."),
+    ],
+)
+def test_what_is_said_before_a_sentence_of_the_sources_is_left_out(written: str, read: str) -> None:
+    reading = Reading()
+    drafts = [*reading.feed(written), *reading.end()]
+    assert [(d.text, d.cited) for d in drafts] == [(read, (1,))]

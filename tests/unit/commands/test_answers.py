@@ -12,6 +12,7 @@ import httpx
 import pytest
 from rich.console import Console
 
+from infra.answer_judging import Assessor
 from infra.answer_run import AnswerRun, Corpus, request_of, run_answers
 from infra.asking import QueryApi
 from infra.commands.quality import WIDTH
@@ -19,9 +20,13 @@ from infra.commands.quality_answers import plain_answers, show_answers
 from infra.errors import InfraError
 from infra.golden_run import Paths
 from pipeline.golden import Question
+from pipeline.observe import Metrics
 from pipeline.settings import Settings
+from pipeline.settings_query import GeneratorSettings, InferenceSettings
+from query_service.generate.openai_server import OpenAiGenerator
 from query_service.scope import TokenVerifier
 from schemas.api_answer import AnswerRequest
+from tests.fakes.llm import Says, ScriptedModel
 
 pytestmark = pytest.mark.requirement("C2")
 JWT = {"auth": {"jwt_secret": "s" * 48}}
@@ -217,3 +222,30 @@ def test_people_see_one_table_and_programs_the_figures(paths: Paths) -> None:
     said = json.loads(json.dumps(plain_answers(made)))
     assert said["diagnoses"][0]["id"] == "one"
     assert [answer["right"] for answer in said["answers"]] == [False, True, True]
+
+
+def test_without_a_generator_relevance_is_by_the_answer_itself_and_refusals_have_none(paths: Paths) -> None:
+    made, _ = _run(paths, embed=lambda text: [1.0, 0.0] if text.startswith("about") else [1.0, 1.0])
+    report = made.report
+    assert (report.relevance_by, report.relevance_of) == ("answer itself", 2)
+    assert report.relevance == pytest.approx(2**-0.5)
+    assert report.judge is None and report.judged is None
+
+
+def test_a_generator_reads_each_answer_and_its_sentences(paths: Paths, tmp_path: Path) -> None:
+    def reads(body: dict[str, Any]) -> Says:
+        if "digit" in body["messages"][0]["content"]:
+            return Says("5" if "nine" in body["messages"][1]["content"] else "3")
+        return Says("When does it stop?\nDoes it stop?\nWhat stops?")
+
+    model = ScriptedModel([])
+    model.otherwise = reads
+    settings = GeneratorSettings(url="http://llm.test/v1", model="scripted", attempts=1)
+    generator = OpenAiGenerator(settings, InferenceSettings(), Metrics(), http_client=model.client())
+    assessor = Assessor(generator, lambda text: [1.0, 0.0], 5.0, record=tmp_path / "none.json")
+    made, _ = _run(paths, assessor=assessor)
+    assessor.close()
+    report = made.report
+    assert [claim.judged for one in made.answers for claim in one.claims] == [1.0, 0.6]
+    assert (report.judged, report.judged_claims, report.judge_counts) == (0.8, 2, False)
+    assert report.relevance_by == "regenerated questions" and len(model.requests) == 4
