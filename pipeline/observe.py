@@ -115,6 +115,7 @@ METRICS: dict[str, Metric] = {
     "headwater_refused_candidates_total": Metric(
         "counter", ("reason",), "Candidates refused by admission, by reason."
     ),
+    "headwater_searches_waiting": Metric("gauge", (), "Searches that wait for their turn."),
     "headwater_refills_total": Metric("counter", (), "Searches repeated wider because admission left too few."),
     "headwater_repairs_total": Metric("counter", (), "Documents searched once more because a manifest moved on."),
     "headwater_starved_total": Metric("counter", (), "Searches that ended with fewer hits than asked for."),

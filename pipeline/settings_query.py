@@ -122,6 +122,10 @@ class LimitSettings(Part):
     burst: int = Field(default=300, ge=1, description="Of them in one go.")
     concurrent: int = Field(default=16, ge=0, description="Requests of one caller that run at once.")
     total: int = Field(default=256, ge=0, description="Requests that run at once in this process.")
+    searches: int | None = Field(
+        default=None, ge=0, description="Of them searches that are worked on; without a number two a core."
+    )
+    searches_wait_s: float = Field(default=10.0, gt=0, description="A search waits so long for its turn, then 429.")
     refused_per_minute: int = Field(
         default=120, ge=0, description="Requests without a valid token that one address may send; more get 429."
     )

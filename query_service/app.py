@@ -172,7 +172,7 @@ def assemble(deps: Dependencies) -> Parts:
         Waiter(reader, overlay, tail, changes, clock), verifier.log_key(),
         rerank=settings.rerank, ranking=settings.ranking, load_counter=deps.load_counter, log=querylog,
         reranking=reranking, expander=Expander(settings.expansion, generator, metrics), answer=settings.answer,
-        kept=caches.searches,
+        kept=caches.searches, limits=settings.limits,
     )  # fmt: skip
     models = Models(encoders, state, reranking, generator)
     answer = answering(settings, service, models, caches.answers, clock, metrics)

@@ -159,7 +159,8 @@ def _fields(error: RequestValidationError, media_type: str) -> list[FieldProblem
 
 
 _KNOWN = (
-    FieldError, Unauthorized, KeysUnavailable, NotFound, NotDeleted, NotReady, DeadlineExceeded, BudgetExhausted, Retry,
+    FieldError, Unauthorized, KeysUnavailable, NotFound, NotDeleted, NotReady, DeadlineExceeded, BudgetExhausted,
+    Limited, Retry,
 )  # fmt: skip
 
 
@@ -183,6 +184,8 @@ def of(error: BaseException) -> Response | None:
     if isinstance(error, BudgetExhausted):
         detail = f"Nothing was generated: {error}. Ask for style 'extractive', or have the limit raised."
         return problem(429, "Budget used up", detail)
+    if isinstance(error, Limited):
+        return too_many(error)
     if isinstance(error, Retry):
         log.warning("unavailable", extra={"fields": {"error": type(error).__name__, "reason": str(error)[:300]}})
         return unavailable(f"The {_part(error)} does not answer at the moment; try again shortly.")

@@ -15,7 +15,7 @@ from pipeline.clock import Clock
 from pipeline.observe import Metrics
 from pipeline.ports import IndexReader, Vectors
 from pipeline.settings import QuerySettings
-from pipeline.settings_query import AnswerSettings, ExpansionSettings, RankingSettings, RerankSettings
+from pipeline.settings_query import AnswerSettings, ExpansionSettings, LimitSettings, RankingSettings, RerankSettings
 from query_service import assemble, bm25, boost, paging, phrases
 from query_service.answer.strength import near_best, strength, weak
 from query_service.cache.searches import Searches
@@ -41,6 +41,7 @@ from query_service.scope import FieldError, Narrowing, Scope, narrow
 from query_service.state import ServiceState
 from query_service.suggest import Trials
 from query_service.supply import Supplier
+from query_service.turns import Turns
 from query_service.versions import one_version
 from query_service.waiting import Waiter, read_token
 from schemas.access import Closure
@@ -51,6 +52,8 @@ from schemas.api import (
     SearchResponse,
 )
 from schemas.generation import Generation
+
+KNOWN_MS = 100.0  # who waited longer for a turn looks again whether permissions are known
 
 
 class DeadlineExceeded(Exception):
@@ -81,6 +84,7 @@ class QueryService(Documents):
         load_counter: LoadCounter | None = None,
         answer: AnswerSettings | None = None,
         kept: Searches | None = None,
+        limits: LimitSettings | None = None,
     ) -> None:
         super().__init__(reader, clock, overlay, closures, freshness, state, flights)
         self._settings = settings
@@ -96,12 +100,13 @@ class QueryService(Documents):
         self._extras = Extras(settings, reader, overlay, clock, load_counter or estimated)
         self._cursors = paging.Cursors(log_key)
         self._kept = kept
+        self._turns = Turns(limits or LimitSettings(), metrics)
         self._weak = (answer or AnswerSettings()).weak
 
     # ------------------------------------------------------------ search
 
     async def search(self, scope: Scope, request: SearchRequest) -> SearchResponse:
-        """Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable or DeadlineExceeded."""
+        """Raises FieldError, NotReady, StoreUnavailable, EncoderUnavailable, DeadlineExceeded or Limited."""
         narrowing = narrow(scope, request.filters, self._clock.now())
         self._extras.check(request)
         token = read_token(request.after, scope.tenant) if request.after is not None else None
@@ -116,7 +121,11 @@ class QueryService(Documents):
                 await self._state.current()  # permissions must be known well enough after the wait as well
 
             async def search() -> SearchResponse:
-                return await self._in_time(self._search(scope, request, narrowing, generation, fresh, page), request)
+                async with self._turns.of(scope.tenant) as waited:
+                    if waited > KNOWN_MS:
+                        await self._state.current()
+                    work = self._search(scope, request, narrowing, generation, fresh, page)
+                    return _waited(await self._in_time(work, request), waited)
 
             if self._kept is None or page is not None or generation.name != self._state.active:
                 return await search()
@@ -142,8 +151,11 @@ class QueryService(Documents):
         with self._flights.on(generation.name):
             await self._state.current()  # permissions must be known as well as for any search
             await self._encoders.prepare(generation)
-            work = self._search(seen_as, request, narrowing, generation, None, page, operator)
-            return await self._in_time(work, request)
+            async with self._turns.of(seen_as.tenant) as waited:
+                if waited > KNOWN_MS:
+                    await self._state.current()
+                work = self._search(seen_as, request, narrowing, generation, None, page, operator)
+                return _waited(await self._in_time(work, request), waited)
 
     def _of_page(self, page: paging.Page | None, active: Generation) -> Generation:
         """The generation that the page before came from, as long as it is kept up. Raises FieldError."""
@@ -367,3 +379,10 @@ class QueryService(Documents):
             entry.found(closure, outcome)
             if expanded is not None and expanded.found:
                 entry.expanded(Counter(step.kind for step in expanded.steps), expanded.usage.tokens)
+
+
+def _waited(response: SearchResponse, ms: float) -> SearchResponse:
+    """With the time before its turn, which is part of the whole."""
+    spent = {"turn": round(ms, 3), **response.timings_ms}
+    spent["total"] = round(spent["total"] + ms, 3)
+    return response.model_copy(update={"timings_ms": spent})

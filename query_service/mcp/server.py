@@ -32,6 +32,7 @@ from query_service.client.passages import Passages, passages_of
 from query_service.client.tools import ArgumentError, SearchArguments, fields_of, parameters, wrong_with
 from query_service.documents import NotFound
 from query_service.generate.interface import GeneratorUnavailable
+from query_service.limits import Limited
 from query_service.mcp.models import (
     MAX_CHARS,
     DocumentText,
@@ -176,7 +177,7 @@ def _failed(error: Exception) -> CallToolResult:
     elif isinstance(error, GeneratorUnavailable):
         log.warning("tool unavailable", extra={"fields": {"error": type(error).__name__}})
         said = "Nothing can be generated at the moment; ask with style 'extractive' or null."
-    elif isinstance(error, NotReady | DeadlineExceeded | Retry):
+    elif isinstance(error, NotReady | DeadlineExceeded | Limited | Retry):
         log.warning("tool unavailable", extra={"fields": {"error": type(error).__name__}})
         said = "The search does not answer at the moment; try again shortly."
     else:

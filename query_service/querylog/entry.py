@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from pipeline.errors import EncoderUnavailable, Retry
 from query_service.generate.interface import Usage
+from query_service.limits import Limited
 from query_service.retrieve import Outcome
 from query_service.scope import FieldError, Scope
 from query_service.state import NotReady
@@ -183,6 +184,8 @@ def _verdict(error: BaseException) -> tuple[QueryOutcome, int, str]:
         return "refused", 503, "not_ready"
     if isinstance(error, DeadlineExceeded):
         return "late", 503, "deadline"
+    if isinstance(error, Limited):
+        return "refused", 429, "busy"
     if isinstance(error, EncoderUnavailable):
         return "failed", 503, "encoder"
     if isinstance(error, Retry):

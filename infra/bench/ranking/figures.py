@@ -12,7 +12,7 @@ from infra.commands.output import table
 
 Line = Mapping[str, Any]
 STAGES: Mapping[str, tuple[str, ...]] = {
-    "search": ("closure", "search"),
+    "search": ("turn", "closure", "search"),
     "admit, repair": ("admit", "repair"),
     "fuse": ("fuse",),
     "texts, vectors": ("text",),
