@@ -149,4 +149,4 @@ def test_a_document_sees_little_and_leaves_nothing(make_pool: MakePool, monkeypa
 @pytest.mark.usefixtures("heavy_text")
 def test_heavy_work_gives_way(make_pool: MakePool) -> None:
     seen = json.loads(said(make_pool(armed=True).extract(deed("around"), "text/plain")))
-    assert seen["nice"] >= os.nice(0) + 10
+    assert seen["nice"] >= min(19, os.nice(0) + 10)  # the system's limit
