@@ -21,6 +21,7 @@ from query_service.answer.strength import logistic
 
 Part = Literal["golden", "dev", "held"]
 FOLDS = 10
+CLOSE = 0.02  # places so little worse than the best are as good: the one that refuses least is taken
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def fold(made: Made) -> int:
 
 def fitted(told: Sequence[Made], least: float) -> dict[str, float]:
     """Weights by name. The intercept is moved so that ``least`` is the best place to refuse at, in
-    cross-validation; of equal places the middle one. Those without signals take no part."""
+    cross-validation; of nearly equal places the one that refuses least. Those without signals take no part."""
     used = [made for made in told if made.signals is not None and made.text]
     weights = _plain(used)
     outside = crossed(used, lambda train: _plain(train))
@@ -167,5 +168,5 @@ def _best_place(told: Sequence[Made], odds: Sequence[float]) -> float:
         return (noticed + complete) / len(told) + 2 * noticed / max(1, sum(refused) + cannot)
 
     best = max((worth(place) for place in between), default=0.0)
-    top = [place for place in between if worth(place) == best]
-    return top[len(top) // 2] if top else 0.0
+    top = [place for place in between if worth(place) >= best - CLOSE]
+    return min(top, default=0.0)

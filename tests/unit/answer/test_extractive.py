@@ -125,8 +125,8 @@ def test_what_to_do_comes_with_what_is_the_matter_and_not_from_another_code() ->
 )
 def test_of_two_versions_the_one_that_is_asked_for_is_told(question: str, wanted: str) -> None:
     text = (
-        "## 5.2.0\n\nThe setting poll.rate now is 15 seconds.\n\n## 5.1.0\n\nThe setting poll.rate is 60 seconds. Windows 8 "
-        "is gone."
+        "## 5.2.0\n\nThe setting poll.rate now is 15 seconds.\n\n## 5.1.0\n\nThe setting poll.rate is 60 seconds. "
+        "Tea is free."
     )
     said = written(ask(question, source(1, text)))
     assert wanted in said and said.count("seconds") == 1
