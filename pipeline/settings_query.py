@@ -76,6 +76,7 @@ class AnswerSettings(Part):
     history_tokens: int = Field(default=1000, ge=0, description="Room for earlier messages of a conversation.")
     max_tokens: int = Field(default=512, ge=16, description="Of one answer.")
     deadline_s: float = Field(default=60.0, gt=0, description="Of one answer, its search included.")
+    heed_refusals: bool = Field(default=True, description="A generator's own refusal stays one in style 'auto'.")
     least: float = Field(
         default=0.45, ge=0, le=1, description="Smallest probability that the passages answer; below it is refused."
     )

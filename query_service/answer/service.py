@@ -49,6 +49,7 @@ Event = StepEvent | SentenceEvent | AnswerResponse
 Emit = Callable[[StepEvent | SentenceEvent], Awaitable[None]]
 WAITING = 16  # events that wait for a slow reader at most; then the work waits too
 UNSAID = "nothing that the generator wrote is said by the sources"
+DECLINED = "the generator found no answer in the sources"
 TOKEN_CHARS = 16  # a token has no more on average; what is written beyond comes from a server that knows no limit
 
 
@@ -273,7 +274,8 @@ class _Run:
                 released.incomplete = True
         else:
             if self._replaced(writer, released, reading):
-                fallback, writer, released.incomplete = UNSAID, self._parts.extractive, False
+                fallback = DECLINED if reading.refused else UNSAID
+                writer, released.incomplete = self._parts.extractive, False
                 await self._write(writer, query, sources, released, Reading(), essential)
         started = time.perf_counter()
         await released.recheck()
@@ -281,11 +283,14 @@ class _Run:
         return self._told(released, writer, reading, essential, fallback)
 
     def _replaced(self, writer: Writer, released: Released, reading: Reading) -> bool:
-        """Whether sentences of the sources stand in for a generator's, of which none is left. Not where it refused: it
-        may have read that nothing answers, which the measures before it cannot."""
+        """Whether sentences of the sources stand in for a generator's, of which none is left. Where it
+        refused only if its refusals are not heeded: it may have read that nothing answers, which the measures before it
+        cannot."""
         if writer.kind == "extractive" or self._request.style == "generated" or self._policy == "refuse":
             return False
-        return not (released.sentences or released.withdrawn or reading.refused)
+        if reading.refused and self._settings.heed_refusals:
+            return False
+        return not (released.sentences or released.withdrawn)
 
     def _ask(self, query: str, sources: tuple[Source, ...]) -> Ask:
         r = self._request

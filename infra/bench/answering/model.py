@@ -84,6 +84,7 @@ def _variables(url: str) -> dict[str, str]:
         "HEADWATER_GENERATOR__ATTEMPTS": "1",
         "HEADWATER_GENERATOR__CONTEXT_TOKENS": "2048",
         "HEADWATER_ANSWER__DEADLINE_S": "290",
+        "HEADWATER_ANSWER__HEED_REFUSALS": "false",
     }
 
 

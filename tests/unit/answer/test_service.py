@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.settings_query import GeneratorSettings, InferenceSettings, LimitSettings
+from pipeline.settings_query import AnswerSettings, GeneratorSettings, InferenceSettings, LimitSettings
 from query_service.app import Dependencies, create_app
 from query_service.generate.openai_server import OpenAiGenerator
 from query_service.querylog.entry import Entry
@@ -86,7 +86,7 @@ class Asking:
 @asynccontextmanager
 async def asking(
     world: World, *replies: Reply, otherwise: Reply | Answering | None = None, limits: LimitSettings | None = None,
-    **generator: Any,
+    answer: AnswerSettings | None = None, **generator: Any,
 ) -> AsyncIterator[Asking]:  # fmt: skip
     model = ScriptedModel(list(replies))
     if otherwise is not None:
@@ -97,6 +97,8 @@ async def asking(
     update: dict[str, Any] = {"generator": settings, "cache": deps.settings.cache.model_copy(update={"answers": 0})}
     if limits is not None:
         update["limits"] = limits
+    if answer is not None:
+        update["answer"] = answer
     deps.settings = deps.settings.model_copy(update=update)
     app = create_app(deps)
     world.progress()
@@ -326,6 +328,17 @@ async def test_nothing_stands_in_for_what_was_demanded_refused_or_said(world: Wo
     ]  # fmt: skip
     assert [s["text"] for s in partly["sentences"]] == [CHECKS] and partly["kind"] == "generated"
     assert all(r["fallback"] is None for r in (demanded, strict, declined, partly))
+
+
+@pytest.mark.requirement("B8")
+async def test_the_refusal_of_a_model_that_refuses_too_much_is_not_heeded_where_so_configured(world: World) -> None:
+    async with asking(world, otherwise=Says(REFUSED), answer=AnswerSettings(heed_refusals=False)) as run:
+        found = await run.ask()
+        demanded = await run.ask(style="generated")
+        nothing = await run.ask("xylophone quartets", mode="sparse")
+    assert found["kind"] == "extractive" and found["fallback"] == "the generator found no answer in the sources"
+    assert found["sentences"] and REFUSED not in found["text"]
+    assert [r["refusal"]["reason"] for r in (demanded, nothing)] == ["weak_evidence", "nothing_found"]
 
 
 # ---------------------------------------------------------------- permissions on the way
