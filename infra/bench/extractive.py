@@ -190,7 +190,8 @@ async def _fresh(
     folder = checkout().samples / "questions"
     corpus = supply(tuple(retrieval.wiki(folder / "pages", OwnReader().extract)))
     asking, everything = search(corpus), corpus.everything()
-    questions = judging.load(folder / "questions.jsonl")
+    every, most = judging.load(folder / "questions.jsonl"), session.sizes.split_questions
+    questions = [every[n * len(every) // most] for n in range(most)] if most < len(every) else every
     found = []
     for done, q in enumerate(questions, 1):
         reply = await asking.ask(q.question, everything)
