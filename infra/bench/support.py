@@ -203,8 +203,8 @@ async def rows(lines: Sequence[Labelled], models: Models) -> list[tuple[dict[str
 
 
 async def fitted(models: Models) -> dict[str, model.Weights]:
-    """Weights of every set of features, from the calibration half."""
-    data = await rows(load("calibrate"), models)
+    """Weights of every set of features, from the calibration half and the part of the fresh set that was looked at."""
+    data = await rows([*load("calibrate"), *load("fresh-dev")], models)
     labels = np.asarray([label for _, label in data])
     sets = {}
     for key, names in model.SETS.items():

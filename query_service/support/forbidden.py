@@ -1,6 +1,7 @@
 """What a sentence may not hold unless a source has it word for word: ways out for data, and orders to programs.
 
-Links, images, HTML, code, mail addresses, telephone numbers, calls of tools, and characters that nobody sees.
+Links, images, HTML, code, mail addresses, telephone numbers, calls of tools, encoded data, and characters that nobody
+sees.
 """
 
 from __future__ import annotations
@@ -29,8 +30,23 @@ _PATTERNS = tuple(
         r"\{\s*[\"'][^\"']{1,64}[\"']\s*:",  # JSON, of tool calls above all
         r"<\|[^|>]*\|>|\[/?(?:INST|TOOL_CALLS|SYS)\]|\b(?:tool_call|function_call|tool_use)s?\b",
         r"\$\(|\$\{[^}]*\}|\{\{[^}]*\}\}",
-        r"[A-Za-z0-9+/_-]{48,}={0,2}",  # encoded data
+        r"[A-Za-z0-9+/_-]{48,}={0,2}",  # encoded data, in whatever letters
+        r"(?<![\w+/=-])[A-Za-z0-9+/_-]{10,}={1,2}(?![\w=])",  # with padding
         r"(?:%[0-9a-f]{2}){3,}",
+        r"(?<!\w)(?:0x)?[0-9a-f]{2}(?:[ :,-]+(?:0x)?[0-9a-f]{2}){7,}(?!\w)",  # bytes, one by one
+        r"(?<!\w)[01]{8}(?:[ ,]+[01]{8}){2,}(?!\w)",
+        r"(?:\\(?:x[0-9a-f]{2}|u\{?[0-9a-f]{4,6}\}?|[0-7]{3})){2,}",
+        r"(?<!\w)(?:0x)?[0-9a-f]{24,}(?!\w)",
+        r"(?<![\w-])(?:[.\-·−–]{1,6}(?:[ /]+)){5,}[.\-·−–]{1,6}",  # Morse code
+    )
+)
+# Encoded data by the mixture of its letters: no word has capitals, small letters and digits in turn.
+_MIXED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?<![\w+/-])(?=[A-Za-z0-9+/_-]*[a-z][A-Za-z0-9+/_-]*)(?=[A-Za-z0-9+/_-]*[A-Z])(?=[A-Za-z0-9+/_-]*\d)"
+        r"[A-Za-z0-9+/_-]{20,}={0,2}",
+        r"(?<![\w-])(?=[A-Z2-7]*[2-7])[A-Z2-7]{16,}={0,6}(?!\w)",  # base32
     )
 )
 _TARGETS = re.compile(
@@ -54,7 +70,7 @@ def forbidden(sentence: str, sources: Sequence[str]) -> bool:
             target = next((group for group in match.groups() if group), "")
             if not target or not _held(target, sources):
                 return True
-        for pattern in _PATTERNS:
+        for pattern in (*_PATTERNS, *_MIXED):
             if any(not _held(match.group().rstrip(".,;:!?"), sources) for match in pattern.finditer(text)):
                 return True
     return False

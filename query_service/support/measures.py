@@ -12,15 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from query_service.answer.interface import Reason
-from query_service.support import words as w
 from query_service.support.text import Unit, Window, Word
 from query_service.support.vetoes import PASSIVE, Pair, veto
+from query_service.text import claims as w
 
-FEATURES = ("coverage", "novelty", "order", "pairs", "dense", "focus", "polarity", "extent", "kept")
+FEATURES = ("coverage", "novelty", "order", "pairs", "dense", "focus", "polarity", "extent", "kept", "local")
 COSINE, LOGIT = "cosine", "logit"
 _CONTEXT = 0.7  # what a word that only stands in title, heading or header counts
 _WEIGHT = {"content": 1.0, "name": 2.0, "light": 0.2}
 _NEAR = 4
+_HALF, _MOVED = 0.6, 0.7  # of coverage and "local": too little is here, and something of it in another sentence
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ def measure(claim: Unit, window: Window, rare: Mapping[str, float], whole: Unit,
     if claim.identity and claim.identity == window.base.identity:
         return Measured(window, dict.fromkeys(FEATURES, 1.0), None, identical=True)
     pairs = _aligned(claim, window, rare)
-    features = _features(claim, window, pairs)
-    return Measured(window, features, veto(claim, window, pairs, whole, question, rare))
+    features = {**_features(claim, window, pairs), "local": 1.0 - min(1.0, _foreign(claim, pairs, rare) / 2.0)}
+    against = veto(claim, window, pairs, whole, question, rare)
+    if against is None and features["coverage"] < _HALF and features["local"] < _MOVED:
+        against = "not_supported"  # half of it is elsewhere
+    return Measured(window, features, against)
 
 
 def _aligned(claim: Unit, window: Window, rare: Mapping[str, float]) -> list[Pair]:
@@ -153,6 +157,13 @@ def _features(claim: Unit, window: Window, pairs: Sequence[Pair]) -> dict[str, f
         "extent": min(1.0, extent),
         "kept": max(0.0, 1.0 - _exchanged(base, pairs) / 2.0),
     }
+
+
+def _foreign(claim: Unit, pairs: Sequence[Pair], rare: Mapping[str, float]) -> float:
+    """Weight of the heaviest word that is not here, but in another sentence of the sources: it may have been moved."""
+    return max(
+        (p.weight for p in pairs if p.theirs == -1 and not p.share and claim.words[p.mine].stem in rare), default=0.0
+    )
 
 
 def _exchanged(base: Sequence[Word], pairs: Sequence[Pair]) -> float:

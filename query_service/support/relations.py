@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from query_service.answer.interface import Reason
-from query_service.support import words as w
 from query_service.support.text import Unit, Window, Word, language
+from query_service.text import claims as w
 
 if TYPE_CHECKING:
     from query_service.support.vetoes import Pair
@@ -39,7 +39,8 @@ _VOICES: Final[dict[str, re.Pattern[str]]] = {
     "doubted": re.compile(r" (?:doubt(?:s|ed|ing)?|bezweifel\w+) "),
     "said": re.compile(
         r" (?:says|said|according to|alleg\w+|(?:claim|state|argue|report|announce|warn|assert|maintain|complain|insist"
-        r"|explain|note)[sd]?(?:ed)? that|told|sagt|sagte|laut|zufolge|angeblich|behaupte[tn]|erklart[en]*) "
+        r"|explain|note)[sd]?(?:ed)? that|(?:wrote|writes) that"
+        r"|told|sagt|sagte|laut|zufolge|angeblich|behaupte[tn]|erklart[en]*) "
     ),
     "believed": re.compile(
         r" (?:suspect(?:s|ed)?|believe[sd]?|thinks?|thought|assume[sd]?|fear(?:s|ed)|hope[sd]?|guess(?:es|ed)?|expects?"
@@ -271,10 +272,13 @@ def _tense(claim: Unit, base: Unit, near: set[int]) -> bool:
 def _order_made_up(claim: Unit, window: Window) -> bool:
     """Whether it says "before" or "after" where the source has no order of things."""
     there = window.base.texts | (window.before.texts if window.before is not None else frozenset())
-    if there & _ORDERED:
+    if there & _ORDERED or window.header is not None:
         return False
     return any(
-        word.text in _LOOK and i + 1 < len(claim.words) and claim.words[i + 1].quantity is None
+        word.text in _LOOK
+        and word.stem not in window.context
+        and i + 1 < len(claim.words)
+        and claim.words[i + 1].quantity is None
         for i, word in enumerate(claim.words)
     )
 
@@ -357,6 +361,10 @@ def _only_of_another(claim: Unit, base: Unit) -> bool:
     first = next((x for x in claim.words[mine + 1 : mine + 4] if x.kind in ("content", "name")), None)
     if first is None or language(claim.raw) != "en":
         return False
+    ends = theirs + 1 >= len(base.words) or base.words[theirs + 1].clause != base.words[theirs].clause
+    ahead = [x.stem for x in base.words[:theirs] if x.kind in ("content", "name")][-2:]
+    if ends and first.stem in ahead:
+        return False  # "on the north side only" is "only on the north side"
     # "are only paid when" is "are paid only when"
     return any(x.stem == first.stem for x in base.words[: max(0, theirs - 1)]) and all(
         x.stem != first.stem for x in base.words[theirs:]

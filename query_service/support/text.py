@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -15,8 +16,8 @@ from typing import Literal
 from pipeline import analysis
 from pipeline.chunk.sentences import is_limiting, iter_sentences
 from query_service.answer.interface import Source
-from query_service.support import words as w
-from query_service.support.quantities import ARTICLES, Quantity, quantities, unit, value
+from query_service.text import claims as w
+from query_service.text.numbers import ARTICLES, Quantity, quantities, unit, value
 
 Kind = Literal["content", "light", "stop", "number", "name"]
 MOST_SENTENCES = 400  # of one source that are looked at
@@ -25,7 +26,6 @@ MOST_WORDS = 120  # of one sentence that are looked at; what is longer is suppor
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)+(?![\w-])|[^\W_]\w*(?:[-./:\\#+@*'’_]+\w+)*[+#]?|[%‰€$£°]|[;:,.()!?–—|]|->|→")
 _CLAUSE = frozenset(",;:()–—|.!?")
 _STRONG = frozenset(";.!?|–—")
-_JOINING = frozenset(["and", "but", "while", "whereas", "und", "aber", "wahrend", "sondern"])
 _SUBORDINATE = frozenset(
     [
         "if",
@@ -187,6 +187,11 @@ _NT = re.compile(
 _REWRITES = tuple(
     (re.compile(pattern, re.IGNORECASE), into)
     for pattern, into in (
+        (r"\bper cent\b", "percent"),
+        (r"\bhalf an hour\b", "30 minutes"),
+        (r"\b(?:a )?quarter of an hour\b", "15 minutes"),
+        (r"\ba (?=(?:hundred|thousand|million|dozen)\b)", "one "),
+        (r"\bone time\b", "once"),
         (r"\bwo not\b", "will not"),
         (r"\bcannot\b", "can not"),
         (r"\b(?:with|has|have|contains?) no\b", "without"),
@@ -321,7 +326,9 @@ def read(raw: str) -> Unit:
     pieces: list[tuple[str, str, bool]] = []  # folded, as written, whether it is a name of code or a product
     for token in tokens:
         folded = analysis.plain(token)
-        if token.casefold() in names and not _COUNTED.fullmatch(token):
+        if _label(token, pieces):
+            pieces.append((f"{folded} letter", token, True))  # not the article
+        elif token.casefold() in names and not _COUNTED.fullmatch(token):
             pieces.append((token.casefold(), token, True))
         elif value(folded) or len(folded) == 1:
             pieces.append((folded, token, False))
@@ -345,7 +352,7 @@ def read(raw: str) -> Unit:
         if (text in _SUBORDINATE and i) or (text in ("that", "dass") and i and texts[i - 1] in _REPORTING):
             clause += 1
             start = True
-        if text in _JOINING and i:
+        if text in w.JOINTS and i:
             clause += 1
             segment += 1
             start = True
@@ -371,6 +378,13 @@ def read(raw: str) -> Unit:
         )
         start = False
     return Unit(raw, _with_polarity(made))
+
+
+def _label(token: str, before: Sequence[tuple[str, str, bool]]) -> bool:
+    """Whether a single capital names something: buoys A to F, but not "A buoy", "I" or 12 V."""
+    if len(token) != 1 or not ("A" <= token <= "Z") or token == "I" or (token == "A" and not before):
+        return False
+    return not before or (before[-1][0] not in ("°", ".") and not value(before[-1][0]))
 
 
 def _proper(written: str, before: str, kind: Kind) -> bool:
@@ -502,11 +516,36 @@ def clauses(text: str) -> list[str]:
     pieces = _SPLIT.split(text)
     parts = [pieces[0]]
     for mark, piece in zip(pieces[1::2], pieces[2::2], strict=True):
-        if _claims(piece) and _claims(parts[-1]):
+        if _claims(piece) and _claims(parts[-1]) and (mark.strip() == ";" or not _is_noun(piece)):
             parts.append(piece)
         else:
             parts[-1] += mark + piece
-    return [part.strip(" ,.") for part in parts] if 1 < len(parts) <= MOST_PARTS else []
+    parts = [part.strip(" ,.") for part in parts]
+    return [parts[0], *(_with_subject(part, parts[0]) for part in parts[1:])] if 1 < len(parts) <= MOST_PARTS else []
+
+
+def _with_subject(part: str, first: str) -> str:
+    """ "… and are accompanied" is said of the same as the first part: its words up to its verb, or its first noun."""
+    words = part.split()
+    if analysis.plain(words[0]) not in w.SUBJECT_ENDS:
+        return part
+    before = first.split()
+    folded = [analysis.plain(word) for word in before]
+    if folded[0] in w.CONDITIONS or "," in first:
+        return part
+    ends = next((i for i, word in enumerate(folded) if word in w.SUBJECT_ENDS), None)
+    if ends is None:
+        ends = next((i + 1 for i, word in enumerate(folded) if word not in w.STOP and not value(word)), 0)
+    return " ".join([*before[:ends], *words])
+
+
+def _is_noun(text: str) -> bool:
+    """Whether a part is a noun with what belongs to it, of the clause before: "… and gloves for the forge"."""
+    words = [analysis.plain(word) for word in text.split()]
+    if w.SUBJECT_ENDS & set(words) or not {"to", "of", "for", "zu", "fur", "von"} & set(words[1:3]):
+        return False
+    verbs = ("s", "ed") if language(text) == "en" else ("t", "te", "en", "ten")
+    return not any(word.strip(".,").endswith(verbs) for word in words[2:])
 
 
 def _claims(text: str) -> bool:

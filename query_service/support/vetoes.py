@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from query_service.answer.interface import Reason
-from query_service.support import words as w
+from query_service.support.bindings import unbound
 from query_service.support.relations import compares, related
+from query_service.support.slots import misplaced
 from query_service.support.text import Unit, Window, Word
+from query_service.text import claims as w
 
 PASSIVE = frozenset(["by", "von", "vom", "durch"])
 _PREPOSITIONS = frozenset(
@@ -83,6 +85,7 @@ _BEHIND = frozenset(
      "within", "innerhalb"]
 )  # fmt: skip
 _BORROWED = 0.2  # share of the sentence that may stand in the sentence before where the base has the subject
+_MUCH = 0.4  # the same, where its "may" is asked for
 _WAS = frozenset(["was", "were", "wurde", "wurden", "war", "waren"])
 _KEPT = 0.5  # share of a condition's words that have to be in the sentence, or the question
 
@@ -107,7 +110,7 @@ def veto(
         return "negation"
     if claim.texts & {"without", "ohne"} and not window.base.texts & ({"without", "ohne"} | w.NEGATORS):
         return "negation"
-    if _condition_before(whole, window, pairs):
+    if _condition_before(whole, window, pairs) or _softer_before(whole, window, pairs):
         return "stronger"
     if _stronger(claim, window, matched, whole, question):
         return "stronger"
@@ -117,7 +120,11 @@ def veto(
         or _another(window, pairs)
     ):
         return "not_supported"
-    return related(claim, window, pairs, whole, question, known)
+    return (
+        related(claim, window, pairs, whole, question, known)
+        or unbound(claim, window, pairs, whole)
+        or misplaced(claim, window, pairs, known)
+    )
 
 
 def _other_name(claim: Unit, window: Window, pairs: Sequence[Pair]) -> bool:
@@ -268,6 +275,8 @@ def _bound(claim: Unit, window: Window, matched: Sequence[Pair], i: int, j: int)
 
 def _turned(claim: Unit, window: Window, pairs: Sequence[Pair], matched: Sequence[Pair]) -> bool:
     base = window.base.words
+    named = _only_named(window.base, matched)
+    matched = [pair for pair in matched if base[pair.theirs].segment not in named]
     heavy = [pair for pair in matched if claim.words[pair.mine].kind != "light"] or list(matched)
     total = sum(pair.weight for pair in heavy)
     wrong = sum(p.weight for p in heavy if claim.words[p.mine].negated != base[p.theirs].negated)
@@ -296,6 +305,23 @@ def _turned(claim: Unit, window: Window, pairs: Sequence[Pair], matched: Sequenc
     return flipped != turned
 
 
+def _only_named(base: Unit, matched: Sequence[Pair]) -> set[int]:
+    """Parts of which the sentence takes the subject alone, while it takes more of others: what is said there of it, is
+    negated or holds on a condition there, is nothing to the sentence."""
+    places: dict[int, list[int]] = {}
+    for pair in matched:
+        places.setdefault(base.words[pair.theirs].segment, []).append(pair.theirs)
+    found: set[int] = set()
+    for segment, taken in places.items():
+        inside = [k for k, word in enumerate(base.words) if word.segment == segment]
+        ends = next((k for k in inside if base.words[k].text in w.SUBJECT_ENDS), None)
+        first = next((k for k in inside if base.words[k].kind in ("content", "name")), -1)
+        alone = all(k < ends for k in taken) if ends is not None else taken == [first]
+        if alone and any(base.words[k].kind in ("content", "name") and k not in taken for k in inside):
+            found.add(segment)
+    return found if len(found) < len(places) else set()
+
+
 def _borrowed(pairs: Sequence[Pair]) -> bool:
     return sum(p.weight for p in pairs if p.theirs == -2) > _BORROWED * sum(p.weight for p in pairs)
 
@@ -314,9 +340,21 @@ def _condition_before(whole: Unit, window: Window, pairs: Sequence[Pair]) -> boo
     )
 
 
+def _softer_before(whole: Unit, window: Window, pairs: Sequence[Pair]) -> bool:
+    """The same of its "may" and "usually"."""
+    before = window.before
+    if before is None or sum(p.weight for p in pairs if p.theirs == -2) < _MUCH * sum(p.weight for p in pairs):
+        return False
+    if window.base.texts & w.ONLY and not whole.texts & w.ONLY:
+        return True  # "B needs only a badge." after all that A needs
+    if before.texts & w.POSSIBLE and not (whole.texts | window.base.texts) & (w.POSSIBLE | w.NEGATORS):
+        return True
+    return any(_has(before.folded, group) and not _has(whole.folded, group) for group in w.HEDGES.values())
+
+
 def _stronger(claim: Unit, window: Window, matched: Sequence[Pair], whole: Unit, question: Unit) -> bool:
     base = window.base
-    near = {base.words[pair.theirs].segment for pair in matched}
+    near = {base.words[pair.theirs].segment for pair in matched} - _only_named(base, matched)
     clauses = {base.words[pair.theirs].clause for pair in matched}
     for at, theirs in enumerate(base.words):
         if theirs.quantity is not None and any(
@@ -380,6 +418,8 @@ def _restricted(claim: Unit, window: Window, matched: Sequence[Pair], whole: Uni
         return False
     base = window.base.words
     ends = next((i for i, word in enumerate(base) if word.text in w.SUBJECT_ENDS), len(base))
+    if _described(claim, base, pair, whole, question):
+        return True
     at = pair.theirs + 1
     if (
         at >= len(base)
@@ -393,6 +433,19 @@ def _restricted(claim: Unit, window: Window, matched: Sequence[Pair], whole: Uni
     ]
     kept = whole.stems | question.stems
     return bool(inside) and not any(w.alike(x.stem, stem) >= 0.6 for x in inside[:2] for stem in kept)
+
+
+def _described(claim: Unit, base: Sequence[Word], pair: Pair, whole: Unit, question: Unit) -> bool:
+    """Whether the subject lost its adjective: "flaky tests" are not all tests. "The" may mean the same without it."""
+    at = pair.theirs
+    if at < 1 or base[at].kind != "content" or base[at - 1].kind != "content" or base[at - 1].clause != base[at].clause:
+        return False
+    if at > 1 and base[at - 2].text not in _DETERMINERS - {"the", "der", "die", "das"}:
+        return False
+    if claim.words[pair.mine - 1].kind == "content" and pair.mine:
+        return False
+    kept = whole.stems | question.stems
+    return not base[at].proper and not any(w.alike(base[at - 1].stem, stem) >= 0.6 for stem in kept)
 
 
 def _negated_orders(claim: Unit) -> bool:
@@ -551,12 +604,21 @@ def _other_subject(
         lead = next((k for k, word in enumerate(base) if word.kind in ("content", "name")), None)
         if not pair.share:
             return sure or (lead is not None and lead not in taken and claim.words[pair.mine].stem in known)
-        return not window.base.open and (sure or lead not in taken)
+        # "Deliveries may arrive twice." ends in a number, and yet is about deliveries.
+        ends = next((k for k, word in enumerate(base) if word.text in w.SUBJECT_ENDS), 0)
+        named = base[0].text in _DETERMINERS and len(base) > 1 and base[1].kind in ("content", "name")
+        stated = named or (
+            any(word.kind in ("content", "name") for word in base[:ends]) and not window.base.texts & w.ANAPHORS
+        )
+        return (stated or not window.base.open) and (sure or lead not in taken)
     if pair.theirs >= 0 and window.before is not None and base[-1].quantity is None and _borrowed(pairs):
         return True  # the sentence before says it, of something else
     if pair.theirs == -2:
         # The sentence before it may name what a pronoun means, not who else does it.
         lead = next((k for k, word in enumerate(base) if word.kind in ("content", "name", "light")), None)
+        ends = next((k for k, word in enumerate(base) if word.text in w.SUBJECT_ENDS), 0)
+        if any(word.quantity is not None and word.text not in ("one", "a", "an") for word in base[:ends]):
+            return True  # "Up to five days may be …"
         return not (base[0].text in w.ANAPHORS or lead is None or lead in taken or base[-1].quantity is not None)
     if _apart(base, pair, matched) or (sure and _modifier(claim, base, pair.theirs, taken)):
         return True
@@ -574,7 +636,7 @@ def _head(claim: Unit) -> tuple[int | None, bool]:
     or preposition; without an auxiliary the first one behind an article. Else the first content word, maybe a verb."""
     first: int | None = None
     ends = next((i for i, word in enumerate(claim.words) if word.text in w.SUBJECT_ENDS), None)
-    if claim.words and claim.words[0].text in w.CONDITIONS | _PREPOSITIONS:
+    if claim.words and (claim.words[0].text in w.CONDITIONS | _PREPOSITIONS or claim.words[0].text == "according"):
         return None, False
     for i, word in enumerate(claim.words):
         if word.clause != claim.words[0].clause or i == ends or (word.text in _PREPOSITIONS and first is not None):

@@ -29,8 +29,6 @@ pytestmark = pytest.mark.requirement("B7", "B8")
 ROOT = Path(__file__).parents[3] / "samples"
 SUITE: dict[str, Any] = yaml.safe_load((ROOT / "injection" / "cases.yaml").read_text("utf-8"))
 CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in SUITE["cases"]}
-# What the checker accepts although no source says it: "Refunds over 500 EUR need …" as "Refunds are over."
-ACCEPTED = {"base64"}
 HONEST = {
     "@refunds": "Refunds take five working days after the goods have arrived.",
     "@e17": "Do not resubmit until the status check completes.",
@@ -104,15 +102,7 @@ def test_an_attack_stands_between_the_marks_and_nowhere_else(name: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="accepted by the measures of support"))
-        if name in ACCEPTED
-        else name
-        for name in CASES
-    ],
-)
+@pytest.mark.parametrize("name", CASES)
 async def test_nothing_of_what_it_wanted_is_released(name: str) -> None:
     case = CASES[name]
     for draft, verdict in await released(case, case["obedient"]):

@@ -48,6 +48,13 @@ _UNITS: Final = {
         "a": "ampere amperes",
         "w": "w watt watts",
         "db": "db decibel",
+        "km/h": "kmh kph",
+        "mph": "mph",
+        "knot": "knot knots knoten",
+        "hz": "hz hertz",
+        "kw": "kw kilowatt kilowatts",
+        "kwh": "kwh",
+        "m³": "m³ m3 kubikmeter kubikmetern",
         "times": "times mal x",
     }.items()
     for name in names.split()
@@ -194,6 +201,8 @@ def quantities(words: list[str]) -> dict[int, Quantity]:
 def _unit_near(words: list[str], at: int, after: int) -> str | None:
     if at and words[at - 1] in ("€", "$", "£"):
         return _UNITS[words[at - 1]]
+    if words[after : after + 2] in (["km", "h"], ["m", "s"]):  # km/h, taken apart
+        return "/".join(words[after : after + 2])
     for word in words[after : after + 2]:
         if word in _UNITS:
             return _UNITS[word]

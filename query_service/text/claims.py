@@ -307,6 +307,7 @@ NEGATORS: Final = frozenset(
         "aucun",
     ]
 )
+JOINTS: Final = frozenset(["and", "but", "while", "whereas", "und", "aber", "wahrend", "sondern"])  # of parts
 ANAPHORS: Final = frozenset(
     [
         "it",
@@ -464,8 +465,11 @@ WEAK: Final = frozenset(
         "soll",
         "sollte",
         "sollten",
+        "sollen",
         "kann",
+        "konnen",
         "darf",
+        "durfen",
     ]
 )
 POSSIBLE: Final = frozenset(
@@ -524,7 +528,7 @@ UNIVERSAL: Final = frozenset(
         "samtliche",
     ]
 )
-ONLY: Final = frozenset(["only", "merely", "solely", "exclusively", "nur", "ausschliesslich", "lediglich"])
+ONLY: Final = frozenset(["only", "alone", "merely", "solely", "exclusively", "nur", "ausschliesslich", "lediglich"])
 SURE: Final = frozenset(["guaranteed", "certainly", "definitely", "surely", "always", "immer", "garantiert", "sicher"])
 AT_ONCE: Final = frozenset(["immediately", "instantly", "once", "straightaway", "sofort", "umgehend", "unverzuglich"])
 # One that the source has and the sentence lacks makes the sentence stronger. Phrases are of folded words.
@@ -644,6 +648,8 @@ def stem(word: str) -> str:
         if word.startswith(f"{prefix}zu") and word.endswith("en") and len(word) - len(prefix) > 7:
             word = prefix + word[len(prefix) + 2 :]
             break
+    if len(word) > 5 and word.endswith(("ers", "ens", "ets", "els")):  # tokens as token, orders as order
+        word = word[:-1]
     if word.endswith("ies") and len(word) > 4:
         word = word[:-3] + "y"
     for end in (

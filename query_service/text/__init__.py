@@ -1,0 +1,1 @@
+"""What words, numbers and units mean, for what compares statements: the check of support, and extractive answers."""
