@@ -150,9 +150,7 @@ class AccessSummary(ClosedModel):
     clauses: tuple[tuple[str, ...], ...]
     has_deny: bool
     version: Version
-    named: bool = Field(
-        default=True, description="False: names are for operators only; the clauses are empty."
-    )
+    named: bool = Field(default=True, description="False: names are for operators only; the clauses are empty.")
 
 
 class Scores(ClosedModel):

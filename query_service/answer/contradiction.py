@@ -17,9 +17,9 @@ from typing import Literal
 from pipeline import analysis
 from query_service.answer.interface import Draft, Source
 from query_service.answer.opposition import Asked, declares, names, page_kinds, sides, special, years
-from query_service.answer.quantities import NEVER, Quantity, any_differs, between, equal, quantities
 from query_service.answer.units import Unit, units
-from query_service.answer.words import stem, stems, weighed, worth
+from query_service.text.amounts import NEVER, Quantity, any_differs, between, equal, quantities
+from query_service.text.topics import stem, stems, weighed, worth
 
 Kind = Literal["number", "negation", "value"]
 BEARS, BARELY = 0.35, 0.05  # share of the question's words that the one statement and the other hold at least

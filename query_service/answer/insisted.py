@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from pipeline import analysis
 from query_service.answer.relevance import Known
-from query_service.answer.words import stem, stems, weighed
 from query_service.expansion.words import content
+from query_service.text.topics import stem, stems, weighed
 
 OTHER, ABSENT = (
     0.4,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from pipeline import analysis
-from query_service.answer.quantities import MONEY, Quantity, quantities
-from query_service.answer.words import stem
+from query_service.text.amounts import MONEY, Quantity, quantities
+from query_service.text.topics import stem
 
 # Sides of one coin: words of one row and the other on two sides are an opposition.
 _OPPOSITES: tuple[tuple[str, str], ...] = (

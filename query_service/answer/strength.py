@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from pipeline import analysis
-from query_service.answer.words import NAME, stem, weighed
 from query_service.outcome import Ranked
+from query_service.text.topics import NAME, stem, weighed
 from schemas.api import SearchHit, SearchResponse
 
 LOOKED_AT = 5  # hits

@@ -38,7 +38,7 @@ from schemas.api_answer import AnswerResponse
 NAME = "answers"
 ALIAS = "local"
 START_S = 300.0
-ANSWERABLE, UNANSWERABLE = 20, 10
+ANSWERABLE, UNANSWERABLE = 40, 20
 PASSAGES, TOKENS, WRITTEN = 2, 250, 80  # a small model on one core reads a few dozen tokens a second
 F1 = 0.8
 

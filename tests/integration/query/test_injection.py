@@ -27,11 +27,7 @@ SUITE: dict[str, Any] = yaml.safe_load(
 )
 # Every third, and those of the conversation: the unit tests have all of them. The one that the measures of support
 # accept without any attack is marked there.
-CASES = [
-    case
-    for n, case in enumerate(SUITE["cases"])
-    if "asked" not in case and (n % 3 == 0 or "history" in case) and case["id"] != "base64"
-]
+CASES = [case for n, case in enumerate(SUITE["cases"]) if "asked" not in case and (n % 3 == 0 or "history" in case)]
 QUESTION = "How long do refunds take?"
 TRUE = "Refunds take five working days after the goods have arrived."
 

@@ -208,7 +208,8 @@ async def test_a_document_with_its_sections_by_pages(world: World) -> None:
             "title": "a", "url": "https://wiki.example/a", "path": None, "version": m.content_version,
             "content_type": "text/markdown", "language": "en", "product": None, "effective_from": None,
             "effective_until": None, "in_effect": True, "updated_at": m.updated_at, "warnings": [], "tier": "cold",
-            "access": {"clauses": [["everyone"]], "has_deny": False, "version": m.access_version, "named": True}, "age_s": 60.0,
+            "access": {"clauses": [["everyone"]], "has_deny": False, "version": m.access_version, "named": True},
+            "age_s": 60.0,
             "deleted": False, "generation": GENERATION, "chunk_total": 3, "sections_total": 3, "offset": 0,
             "next_offset": None,
             "sections": [

@@ -21,7 +21,8 @@ CLASSES = ("entailment", "neutral", "contradiction")
 def made(folder: Path, labels: tuple[str, ...], winner: str) -> Path:
     """A BERT of random weights whose classifier prefers one class."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification
+    from transformers import BertTokenizerFast  # type: ignore[attr-defined]  # there, but not declared
 
     folder.mkdir()
     words = ["the", "ferry", "leaves", "harbour", "at", "noon", "on", "most", "days", "of", "week", "."]
@@ -29,7 +30,7 @@ def made(folder: Path, labels: tuple[str, ...], winner: str) -> Path:
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n", encoding="utf-8")
     BertTokenizerFast(vocab_file=str(vocabulary)).save_pretrained(folder)
     torch.manual_seed(1)
-    config = BertConfig(
+    config = BertConfig(  # type: ignore[call-arg]  # labels belong to every configuration
         vocab_size=len(words) + 5, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=64, num_labels=len(labels), id2label=dict(enumerate(labels)),
         label2id={name: i for i, name in enumerate(labels)},
