@@ -21,8 +21,11 @@ CLASSES = ("entailment", "neutral", "contradiction")
 def made(folder: Path, labels: tuple[str, ...], winner: str) -> Path:
     """A BERT of random weights whose classifier prefers one class."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification
-    from transformers import BertTokenizerFast  # type: ignore[attr-defined]  # there, but not declared
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        BertTokenizerFast,  # type: ignore[attr-defined]  # there, but not declared
+    )
 
     folder.mkdir()
     words = ["the", "ferry", "leaves", "harbour", "at", "noon", "on", "most", "days", "of", "week", "."]
