@@ -121,7 +121,7 @@ class QueryService(Documents):
                 await self._state.current()  # permissions must be known well enough after the wait as well
 
             async def search() -> SearchResponse:
-                async with self._turns.of(scope.tenant) as waited:
+                async with self._turns.of(scope.tenant, idle=request.expand != "none") as waited:
                     if waited > KNOWN_MS:
                         await self._state.current()
                     work = self._search(scope, request, narrowing, generation, fresh, page)
@@ -151,7 +151,7 @@ class QueryService(Documents):
         with self._flights.on(generation.name):
             await self._state.current()  # permissions must be known as well as for any search
             await self._encoders.prepare(generation)
-            async with self._turns.of(seen_as.tenant) as waited:
+            async with self._turns.of(seen_as.tenant, idle=request.expand != "none") as waited:
                 if waited > KNOWN_MS:
                     await self._state.current()
                 work = self._search(seen_as, request, narrowing, generation, None, page, operator)

@@ -39,19 +39,20 @@ class Turns:
         return sum(not place.done() for queue in self._queues.values() for place in queue)
 
     @asynccontextmanager
-    async def of(self, tenant: str) -> AsyncIterator[float]:
-        """Wait for a turn and hold it; gives the milliseconds that were waited. Raises Limited where none came in
-        ``limits.searches_wait_s``."""
+    async def of(self, tenant: str, *, idle: bool = False) -> AsyncIterator[float]:
+        """Wait for a turn and hold it; gives the milliseconds that were waited. ``idle``: it waits for others most of
+        the time, as for a generator, and would keep processors from those behind it; it takes none. Raises Limited
+        where none came in ``limits.searches_wait_s``."""
+        if idle or not self._at_once:
+            yield 0.0
+            return
         started = time.perf_counter()
-        if self._at_once:
-            await self._turn(tenant)
-        waited = (time.perf_counter() - started) * 1000
+        await self._turn(tenant)
         try:
-            yield waited
+            yield (time.perf_counter() - started) * 1000
         finally:
-            if self._at_once:
-                self._running -= 1
-                self._call_next()
+            self._running -= 1
+            self._call_next()
 
     async def _turn(self, tenant: str) -> None:
         if self._running < self._at_once and not self._queues:

@@ -135,6 +135,13 @@ async def test_without_a_limit_everybody_runs() -> None:
     await asyncio.gather(*tasks)
 
 
+@pytest.mark.requirement("D1", "B11")
+async def test_who_waits_for_a_generator_keeps_nobody_waiting() -> None:
+    row = turns(1)
+    async with row.of("t", idle=True) as waited, row.of("t", idle=True), row.of("t") as after:
+        assert waited == 0.0 and after < 1000 and row.waiting == 0
+
+
 async def test_two_a_core_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("query_service.turns.os.cpu_count", lambda: 3)
     assert turns(None)._at_once == 6
