@@ -102,6 +102,8 @@ class MeasuredChecker:
         for one, opinion in zip(cases, opinions, strict=True):
             if forbidden(one.draft.text, texts):
                 verdict = Verdict(False, 0.0, reason="forbidden")
+            elif _asks(one.draft.text):
+                verdict = Verdict(False, 0.0, reason="not_supported")
             else:
                 row = told_row(one.draft, sources)
                 verdict = row if row is not None else self._verdict(one, by_number, extra, opinion, late)
@@ -302,3 +304,8 @@ def _uncited(draft: Draft) -> Reason:
 
 def _outcome(verdict: Verdict) -> str:
     return "supported" if verdict.supported else "doubtful" if verdict.doubtful else verdict.reason or "not_supported"
+
+
+def _asks(text: str) -> bool:
+    """Whether it is a question: it says nothing that a source could support, also where one asks the same."""
+    return text.rstrip(" \t\n\"'”’»)*_").endswith(("?", "？", "؟"))

@@ -48,6 +48,14 @@ def test_numbers_negations_and_hedges(sentence: str, text: str, supported: bool,
 
 
 @pytest.mark.requirement("B8")
+@pytest.mark.parametrize("end", ["?", "?**", '?"', "？"])
+def test_a_question_says_nothing_also_where_a_source_asks_the_same(end: str) -> None:
+    asked = f"For how many months are minute readings kept{end}"
+    assert not verdict(asked, "| Readings | Kept |\n| --- | --- |\n| Minute readings | 13 months |").supported
+    assert not verdict(asked, f"{asked} Minute readings are kept for 13 months.").supported
+
+
+@pytest.mark.requirement("B8")
 def test_a_dropped_condition_may_stand_in_the_question() -> None:
     text = "Guests get a key if the host asks for it."
     assert verdict("Guests get a key.", text, question="What do guests get if the host asks?").supported
