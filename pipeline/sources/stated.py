@@ -235,13 +235,19 @@ def newest(seen: Iterable[Seen]) -> list[Seen]:
     """
     found: dict[int, Seen] = {}
     last: dict[object, int] = {}
+    readers: dict[object, int] = {}  # told before a document that names none
     for number, one in enumerate(seen):
         key = one.principal if isinstance(one, SourceMembership) else one.document
         now: Seen | None = one
         if (at := last.get(key)) is not None:
-            kept, now = _after(found[at], one)
+            before = found[at]
+            kept, now = _after(before, one)
             if not kept:
                 del found[at]
+            elif isinstance(before, SourceAccess) and isinstance(now, SourceDocument):
+                readers[key] = at
+            if key in readers and _settles(now):
+                found.pop(readers.pop(key), None)
         if now is not None:
             found[number] = now
             last[key] = number
@@ -258,13 +264,20 @@ def _after(before: Seen, now: Seen) -> tuple[bool, Seen | None]:
         return True, now
     if isinstance(before, SourceDeletion):
         return True, None if isinstance(now, SourceAccess) else now  # what is gone has no readers
-    if isinstance(now, SourceDocument) and isinstance(before, SourceDocument | SourceAccess):
-        withdrawn = isinstance(before, SourceDocument) and before.redacted
+    if isinstance(now, SourceDocument) and isinstance(before, SourceAccess):
+        # Whether they are its readers depends on what stood before the batch: what is gone has none.
+        return now.rule is None, now
+    if isinstance(now, SourceDocument) and isinstance(before, SourceDocument):
         rule = now.rule if now.rule is not None else before.rule
-        return False, replace(now, rule=rule, redacted=now.redacted or withdrawn)
+        return False, replace(now, rule=rule, redacted=now.redacted or before.redacted)
     if isinstance(now, SourceAccess) and isinstance(before, SourceDocument):
         return False, replace(before, rule=now.rule)
     return False, now
+
+
+def _settles(now: Seen | None) -> bool:
+    """Whether readers told earlier in the batch do not count any more."""
+    return isinstance(now, SourceDeletion) or (isinstance(now, SourceDocument | SourceAccess) and now.rule is not None)
 
 
 def steps_of(seen: Iterable[Seen]) -> Iterator[Step]:

@@ -111,7 +111,7 @@ def _cost(found: Sequence[Line]) -> Iterator[str]:
         points.append((x, y))
     yield _line(points, _COST)
     for line, (x, y) in zip(found, points, strict=True):  # above the bars
-        yield _text(x, y + 20, f"{_whole(line['p50_ms'])} ms", anchor="middle", size=12, colour=_INK)
+        yield _text(x, y - 12, f"{_whole(line['p50_ms'])} ms", anchor="middle", size=12, colour=_INK)
     yield f'<line x1="{left - 20}" x2="{right + 20}" y1="{_BOTTOM}" y2="{_BOTTOM}" stroke="{_INK}"/>'
 
 

@@ -33,7 +33,11 @@ def test_only_the_last_state_of_each_is_told() -> None:
         ([doc(A, "1", ANN), doc(B, "2"), doc(A, "3")], [doc(B, "2"), doc(A, "3", ANN)]),
         ([doc(A, "1", ANN), SourceAccess(A, BOB)], [doc(A, "1", BOB)]),
         ([SourceAccess(A, ANN), SourceAccess(A, BOB)], [SourceAccess(A, BOB)]),
-        ([SourceAccess(A, ANN), doc(A, "1")], [doc(A, "1", ANN)]),
+        ([SourceAccess(A, ANN), doc(A, "1")], [SourceAccess(A, ANN), doc(A, "1")]),
+        ([SourceAccess(A, ANN), doc(A, "1"), doc(A, "2")], [SourceAccess(A, ANN), doc(A, "2")]),
+        ([SourceAccess(A, ANN), doc(A, "1"), doc(A, "2", BOB)], [doc(A, "2", BOB)]),
+        ([SourceAccess(A, ANN), doc(A, "1"), SourceAccess(A, BOB)], [doc(A, "1", BOB)]),
+        ([SourceAccess(A, ANN), doc(A, "1"), SourceDeletion(A)], [SourceDeletion(A)]),
         ([doc(A, "1", ANN, redacted=True), doc(A, "2")], [doc(A, "2", ANN, redacted=True)]),
         ([doc(A, "1", ANN), SourceDeletion(A)], [SourceDeletion(A)]),
         ([SourceDeletion(A), doc(A, "1")], [SourceDeletion(A), doc(A, "1")]),
@@ -76,6 +80,14 @@ def _state(batches: list[list[Seen]]) -> list[object]:
 @given(_changes, _changes, _changes)
 def test_a_batch_comes_to_what_its_changes_come_to_one_by_one(a: list[Seen], b: list[Seen], c: list[Seen]) -> None:
     assert _state([newest(a), newest(b + c)]) == _state([a, b, c])
+
+
+@pytest.mark.requirement("A8", "I12", "A6")
+def test_readers_told_after_a_deletion_in_an_earlier_batch_are_not_those_of_what_comes_back() -> None:
+    gone: list[Seen] = [SourceDeletion(A)]
+    back: list[Seen] = [SourceAccess(A, ANN), doc(A, "x")]
+    known: list[Seen] = [doc(A, "k", BOB)]
+    assert _state([known, newest(gone), newest(back)]) == _state([known, gone, back])
 
 
 @pytest.mark.requirement("A8", "I9")
