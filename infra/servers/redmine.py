@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ INSTANCES = HOME / "instances"
 PACKAGES = "redmine, redmine-sqlite and puma"
 STEP_SECONDS = 240.0
 READY_SECONDS = 120.0
+BUSY_PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 ZONE = "Asia/Kolkata"
 
 # Default data must load in another process than the migration: the columns that it added are not known there.
@@ -103,21 +104,34 @@ class RedmineServer:
 
     def made(self, path: str, body: Any, *, user: str | None = None) -> dict[str, Any]:
         """Create something; what stands under the answer's only key. Raises AssertionError where it is refused."""
-        response = self.ask("POST", path, body, user=user)
+        response = self._written(lambda: self.ask("POST", path, body, user=user))
         assert response.status_code in (200, 201), (path, response.status_code, response.text[:500])
         return dict(next(iter(response.json().values())))
 
     def done(self, method: str, path: str, body: Any = None, *, user: str | None = None) -> None:
         """Change something. Raises AssertionError where it is refused."""
-        response = self.ask(method, path, body, user=user)
+        response = self._written(lambda: self.ask(method, path, body, user=user))
         assert response.status_code in (200, 201, 204), (path, response.status_code, response.text[:500])
 
     def upload(self, name: str, content: bytes, content_type: str) -> dict[str, str]:
         """Lay a file ready; the answer goes into ``uploads`` of an issue or page."""
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._client.post("/uploads.json", params={"filename": name}, content=content, headers=headers)
+        response = self._written(
+            lambda: self._client.post("/uploads.json", params={"filename": name}, content=content, headers=headers)
+        )
         assert response.status_code == 201, response.text[:500]
         return {"token": response.json()["upload"]["token"], "filename": name, "content_type": content_type}
+
+    @staticmethod
+    def _written(send: Callable[[], httpx.Response]) -> httpx.Response:
+        """SQLite turns a writer away at once, with 500 and nothing kept, where another one (a reader's token, say)
+        wrote since it began to read; so it is sent again."""
+        for pause in BUSY_PAUSES_S:
+            response = send()
+            if response.status_code != 500:
+                return response
+            time.sleep(pause)
+        return send()
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What the API cannot do, in the database; seen by the next request."""
