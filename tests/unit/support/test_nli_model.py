@@ -21,10 +21,10 @@ CLASSES = ("entailment", "neutral", "contradiction")
 def made(folder: Path, labels: tuple[str, ...], winner: str) -> Path:
     """A BERT of random weights whose classifier prefers one class."""
     import torch
-    from transformers import (
+    from transformers import (  # type: ignore[attr-defined]  # the tokenizer is there, but not declared
         BertConfig,
         BertForSequenceClassification,
-        BertTokenizerFast,  # type: ignore[attr-defined]  # there, but not declared
+        BertTokenizerFast,
     )
 
     folder.mkdir()
