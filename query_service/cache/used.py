@@ -42,10 +42,11 @@ def agrees(reply: SearchResponse) -> bool:
 
 
 def worth_keeping(reply: SearchResponse) -> bool:
-    """Not what had too little time, and not what was made of more than the documents that it names."""
+    """Not what had too little time, and not what was made of more than the documents that it names. Where nothing was
+    found, a suggestion may only have come too late."""
     return (
-        not reply.starved and reply.fresh is None and reply.generation is not None and not reply.steps
-        and reply.suggestion is None and _ranked_whole(reply.rerank) and agrees(reply)
+        bool(reply.hits) and not reply.starved and reply.fresh is None and reply.generation is not None
+        and not reply.steps and reply.suggestion is None and _ranked_whole(reply.rerank) and agrees(reply)
     )  # fmt: skip
 
 

@@ -405,9 +405,17 @@ def test_what_had_too_little_time_is_not_kept() -> None:
     from query_service.cache.used import worth_keeping
     from query_service.finish import NO_RERANKER
     from query_service.rerank.service import CROWDED, FITTED
-    from tests.unit.cache.replies import found
+    from schemas.api import SearchResponse
+    from schemas.api_examples import SEARCH_RESPONSE
+    from tests.unit.cache import replies
+
+    hits = SearchResponse.model_validate(SEARCH_RESPONSE).hits
+
+    def found(**fields: Any) -> SearchResponse:
+        return replies.found(**{"hits": hits, **fields})
 
     assert worth_keeping(found())
+    assert not worth_keeping(found(hits=())), "a suggestion may have come too late"
     assert not worth_keeping(found(starved=True))
     assert not worth_keeping(found(fresh=True))
     for report, kept in (
