@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -121,11 +121,9 @@ class QueryService(Documents):
                 await self._state.current()  # permissions must be known well enough after the wait as well
 
             async def search() -> SearchResponse:
-                async with self._turns.of(scope.tenant, idle=request.expand != "none") as waited:
-                    if waited > KNOWN_MS:
-                        await self._state.current()
-                    work = self._search(scope, request, narrowing, generation, fresh, page)
-                    return _waited(await self._in_time(work, request), waited)
+                return await self._in_turn(
+                    scope.tenant, request, lambda: self._search(scope, request, narrowing, generation, fresh, page)
+                )
 
             if self._kept is None or page is not None or generation.name != self._state.active:
                 return await search()
@@ -151,11 +149,10 @@ class QueryService(Documents):
         with self._flights.on(generation.name):
             await self._state.current()  # permissions must be known as well as for any search
             await self._encoders.prepare(generation)
-            async with self._turns.of(seen_as.tenant, idle=request.expand != "none") as waited:
-                if waited > KNOWN_MS:
-                    await self._state.current()
-                work = self._search(seen_as, request, narrowing, generation, None, page, operator)
-                return _waited(await self._in_time(work, request), waited)
+            return await self._in_turn(
+                seen_as.tenant, request,
+                lambda: self._search(seen_as, request, narrowing, generation, None, page, operator),
+            )  # fmt: skip
 
     def _of_page(self, page: paging.Page | None, active: Generation) -> Generation:
         """The generation that the page before came from, as long as it is kept up. Raises FieldError."""
@@ -343,6 +340,15 @@ class QueryService(Documents):
             dense_share=s.dense_share,
             fold=request.duplicates == "fold",
         )
+
+    async def _in_turn(
+        self, tenant: str, request: SearchRequest, search: Callable[[], Coroutine[Any, Any, SearchResponse]]
+    ) -> SearchResponse:
+        """Begin the search when its turn comes; its deadline runs from there."""
+        async with self._turns.of(tenant, idle=request.expand != "none") as waited:
+            if waited > KNOWN_MS:
+                await self._state.current()
+            return _waited(await self._in_time(search(), request), waited)
 
     async def _in_time(self, work: Coroutine[Any, Any, SearchResponse], request: SearchRequest) -> SearchResponse:
         expansion_s = self._expander.budget_s if request.expand != "none" and request.cursor is None else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,21 +11,11 @@ from kafka import errors as kafka_errors
 import pipeline.bus.producer as producer_module
 from pipeline.bus.producer import KafkaAppender
 from pipeline.bus.tail import read_compacted
-from pipeline.bus.topics import delete_topics, ensure_topics
 from pipeline.errors import BusUnavailable
-from pipeline.observe import Metrics, quiet_kafka
+from pipeline.observe import Metrics
 from pipeline.ports import Outgoing
 from pipeline.settings import Settings
 from schemas.topics import Topic
-
-
-@pytest.fixture
-def topics(settings: Settings) -> Iterator[Settings]:
-    """Settings with topics."""
-    quiet_kafka()
-    ensure_topics(settings)
-    yield settings
-    delete_topics(settings)
 
 
 def out(key: str) -> Outgoing:

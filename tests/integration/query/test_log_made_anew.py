@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from pipeline.bus.codec import access_record
 from pipeline.bus.producer import KafkaPublisher
 from pipeline.bus.topics import delete_topics, ensure_topics
 from pipeline.clock import SystemClock
-from pipeline.observe import Metrics, quiet_kafka
+from pipeline.observe import Metrics
 from pipeline.settings import Settings
 from query_service.overlay import Overlay
 from query_service.tail import AccessTail
@@ -19,29 +16,15 @@ from query_service.wiring import tail_factory
 from schemas.access import AccessRule
 from schemas.events import AccessSet, AccessTombstone
 from schemas.keys import DocumentRef
+from tests.product import until
 
 SECRET = DocumentRef(tenant="acme", source="wiki", id="secret")
-
-
-@pytest.fixture
-def topics(settings: Settings) -> Iterator[Settings]:
-    quiet_kafka()
-    ensure_topics(settings)
-    yield settings
-    delete_topics(settings)
 
 
 def opened(version: int) -> AccessSet:
     return AccessSet(
         document=SECRET, version=version, content_version=0, rule=AccessRule.any_of("user:ann"), observed_at=version
     )
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.requirement("A8", "I11")
@@ -53,16 +36,16 @@ def test_a_revocation_on_a_log_that_was_made_anew_is_met(topics: Settings, more:
     tail.start()
     try:
         publisher.publish([access_record(opened(n)) for n in range(1, 11)])
-        until(lambda: overlay.access(SECRET.uid, None) and tail.alive() and sum(tail.partitions().values()) == 10)
+        until(lambda: overlay.access(SECRET.uid, None) and tail.alive() and sum(tail.partitions().values()) == 10, 60)
         delete_topics(topics)
         publisher.close()
-        until(lambda: not _exists(topics))
+        until(lambda: not _exists(topics), 60)
         ensure_topics(topics)
         publisher = KafkaPublisher(topics)
         gone = AccessTombstone(document=SECRET, version=50, not_before=50, observed_at=50)
         publisher.publish([access_record(gone), *(access_record(opened(n)) for n in range(1, more + 1))])
-        until(lambda: getattr(overlay.access(SECRET.uid, None), "tombstone", False))
-        until(tail.alive)
+        until(lambda: getattr(overlay.access(SECRET.uid, None), "tombstone", False), 60)
+        until(tail.alive, 60)
         assert sum(tail.partitions().values()) == 1 + more
     finally:
         tail.stop()
